@@ -1,0 +1,1 @@
+"""Pure: records in, tables and verdicts out. Runs on a laptop without vLLM, torch or a GPU."""

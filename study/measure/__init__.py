@@ -1,0 +1,1 @@
+"""Touches the machine and returns records; computes no statistic."""

@@ -1,0 +1,1 @@
+"""Says what the analysis found; decides nothing."""
