@@ -1,0 +1,218 @@
+"""The parameters of a study: one place for name, type, unit, default and help.
+
+The notebooks' parameters cell, the YAML files under `notebooks/parameters/` and the command line use these names.
+Values keep their types: nothing is guessed from text, since papermill's `-p` turns `0.10` into a number and leaves a
+list as text.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from study.errors import InputError, suggest
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
+Users = Annotated[int, Field(ge=1, le=4096)]
+
+COMPARABLE = (
+    "device",
+    "model",
+    "load_format",
+    "server_flags",
+    "pool",
+    "input_tokens",
+    "output_tokens",
+    "waves",
+    "min_run_s",
+    "fresh_server_per_seed",
+    "kv_cache_memory_bytes",
+    "session",
+    "throttle",
+    "cache",
+)
+"""What makes runs comparable. Seeds, users, levels, margin, card and folders are left out, so that they can be added."""
+
+
+class Parameters(BaseModel):
+    """One session of a study, as asked for. Frozen; an unknown name or a wrong type is refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    study: Name = Field(description="name of the raw folder, data/raw/<study>")
+    measure: Literal["speed", "start"] = Field("speed", description="runs under load, or starts alone")
+    session: Literal["cooled", "throttled"] = Field("cooled", description="thermal condition of the card")
+    levels: list[str] | str = Field(
+        default_factory=lambda: ["default", "O0", "O1", "O2", "O3", "eager"],
+        description="level names, or a file under notebooks/parameters/levels/",
+    )
+    users: list[Users] = Field(
+        default_factory=lambda: [1, 2, 4, 8, 16, 32, 64], min_length=1, description="requests kept in flight, each once"
+    )
+    users_published: list[Users] | None = Field(None, description="users that an edition prints; null: all")
+    seeds: list[Annotated[int, Field(ge=0, le=2**31)]] = Field(
+        default_factory=lambda: [1, 2, 3, 4, 5], min_length=1, description="one block each"
+    )
+    fresh_server_per_seed: bool = Field(True, description="false: a level is launched once, seeds inside it")
+    device: Literal["cuda", "cpu"] = Field("cuda", description="cpu: a rehearsal, never a result")
+    model: str = Field(min_length=1, description="hub name, model folder, or a shape file (.yaml) that is made here")
+    load_format: str = Field("auto", description="vLLM's --load-format; dummy: random weights")
+    server_flags: list[str] = Field(default_factory=list, description="more vLLM flags, the same for every level")
+    gpu: str | int | None = Field(None, description="UUID or NVML index of the card; null: the only one")
+    pool: str = Field("generated", description="generated from the seed, or a JSONL with prompt[, output_tokens]")
+    input_tokens: int = Field(256, ge=1, le=1_000_000, description="tokens of a generated prompt")
+    output_tokens: int = Field(192, ge=2, le=1_000_000, description="tokens asked for; end of sequence is ignored")
+    waves: int = Field(8, ge=1, le=10_000, description="least number of waves in a run")
+    min_run_s: float = Field(10.0, ge=0, le=3600, description="least length of a run, s; times the level's factor")
+    kv_cache_memory_bytes: int | None = Field(None, ge=1, description="same KV cache for every level, bytes")
+    cool_to_c: float | None = Field(None, ge=0, le=110, description="gate, degC; null: idle with the server loaded + 3")
+    cool_deadline_s: float = Field(300.0, ge=0, le=7200, description="longest wait at a gate, s")
+    throttle: Literal["soak", "as_found", "clock_lock"] = Field("soak", description="how throttling is reached")
+    clock_lock_mhz: int | None = Field(None, ge=1, description="SM clock for clock_lock, MHz")
+    throttled_below_share: float = Field(0.35, gt=0, lt=1, description="of the highest SM clock: throttled below")
+    cache: Literal["warm", "cold"] = Field("warm", description="compile and kernel caches at a launch")
+    ready_deadline_s: float = Field(1800.0, ge=1, le=86400, description="longest wait for a server to be ready, s")
+    margin: float = Field(0.01, gt=0, lt=1, description="differences inside +-margin do not matter")
+    order_seed: int = Field(0, ge=0, le=2**31, description="draws the order of levels in each block")
+    data_dir: str = Field("data", min_length=1, description="folder of raw/ and processed/, from the project's root")
+
+    @field_validator("min_run_s", "cool_to_c", "cool_deadline_s", "ready_deadline_s", mode="before")
+    @classmethod
+    def _whole_seconds(cls, value: object) -> object:
+        return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+    @field_validator("levels", "users", "seeds", "users_published")
+    @classmethod
+    def _once_each(cls, value: object) -> object:
+        if isinstance(value, list) and len(set(value)) != len(value):
+            twice = next(item for item in value if value.count(item) > 1)
+            raise ValueError(f"{twice!r} stands twice; name each once")
+        if value == []:
+            raise ValueError("the list is empty; name at least one")
+        return value
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "Parameters":
+        unknown = sorted(set(self.users_published or ()) - set(self.users))
+        if unknown:
+            raise ValueError(f"users_published has {unknown[0]}, which is not among users {self.users}")
+        if self.throttle == "clock_lock":
+            raise ValueError("throttle 'clock_lock' is not available in this version; use soak or as_found")
+        return self
+
+    @property
+    def rehearsal(self) -> bool:
+        """Whether these records can never be a result: everything that runs on the CPU backend."""
+        return self.device == "cpu"
+
+    def comparable(self) -> dict[str, Any]:
+        """Return the part of the parameters that runs must share to be compared, JSON-ready."""
+        return {name: getattr(self, name) for name in COMPARABLE}
+
+
+def fingerprint(comparable: dict[str, Any]) -> str:
+    """Return 16 hexadecimal digits that stand for `comparable` (canonical JSON, SHA-256)."""
+    text = json.dumps(comparable, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def make_parameters(values: dict[str, Any]) -> Parameters:
+    """Check `values` (name to value) and return the parameters.
+
+    Raises:
+        InputError: one line that names the first wrong parameter, its value and what would work.
+
+    """
+    for name in values:
+        if name not in Parameters.model_fields:
+            raise InputError(f"parameter '{name}' is unknown{suggest(str(name), Parameters.model_fields)}")
+    try:
+        return Parameters(**values)
+    except ValidationError as error:
+        raise InputError(_explain(error)) from None
+
+
+def read_parameters(path: Path, overrides: dict[str, Any] | None = None) -> Parameters:
+    """Read a YAML parameter file; `overrides` replace its values.
+
+    Raises:
+        InputError: the file is missing, is not a YAML mapping, names a key twice, or holds a wrong value.
+
+    """
+    return make_parameters({**read_yaml(path), **(overrides or {})})
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Read a YAML file whose top is a mapping; a key that stands twice is an error, not an override."""
+    if not path.is_file():
+        raise InputError(f"parameter file '{path}' does not exist; notebooks/parameters/ has examples")
+    try:
+        values = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeys)  # noqa: S506 (a SafeLoader)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"'{path}' is not readable YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise InputError(f"'{path}' must hold 'name: value' lines, not {type(values).__name__}")
+    return values
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML's safe loader that refuses a key given twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"'{key}' stands twice; keep one", node.start_mark
+                )
+        return super().construct_mapping(node, deep)
+
+
+def _explain(error: ValidationError) -> str:
+    """Turn pydantic's first complaint into one line with the value and what would work."""
+    first = error.errors()[0]
+    path = [str(part) for part in first["loc"] if str(part) in Parameters.model_fields or isinstance(part, int)]
+    message = first["msg"].removeprefix("Value error, ")
+    if not path:
+        return message
+    name = path[0]
+    if first["type"] == "missing":
+        return f"parameter '{name}' is missing: {Parameters.model_fields[name].description}"
+    value = first["input"]
+    hint = ""
+    if name in ("users", "seeds", "users_published", "levels") and not isinstance(value, list) and len(path) == 1:
+        text = str(value)
+        hint = f'; a list is needed: -y "{name}: {text if text.startswith("[") else [value]}"'
+    elif isinstance(value, str) and first["type"] != "string_pattern_mismatch":
+        hint = "; -p keeps lists and nulls as text: use -y, or a file with -f"
+    where = name if len(path) == 1 else f"{name}[{path[1]}]"
+    return f"parameter '{where}': {value!r} does not fit ({message.lower()}; {_kind(name)}){hint}"
+
+
+def _kind(name: str) -> str:
+    """Return what a parameter takes, in a few words."""
+    field = Parameters.model_fields[name]
+    choices = get_args(field.annotation)
+    if choices and all(isinstance(choice, str) for choice in choices):
+        return "one of " + ", ".join(choices)
+    return field.description or ""
+
+
+def describe_parameters() -> list[dict[str, str]]:
+    """Return a row (name, type, default, help) for each parameter, for the documentation."""
+    rows = []
+    for name, field in Parameters.model_fields.items():
+        default = field.get_default(call_default_factory=True, validated_data={})
+        kind = str(field.annotation).replace("typing.", "")
+        rows.append(
+            {
+                "name": name,
+                "type": field.annotation.__name__ if isinstance(field.annotation, type) else kind,
+                "default": "required" if field.is_required() else json.dumps(default),
+                "help": field.description or "",
+            }
+        )
+    return rows

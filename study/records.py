@@ -1,0 +1,255 @@
+"""Raw records: what was seen, once, and no statistic.
+
+History of the schema (`SCHEMA_VERSION`):
+    1  first version.
+
+Rules: a record is frozen, unknown fields are refused, and a field that is `None` has its reason in `missing` beside it
+(field name to reason). Times named `_s` are seconds on this machine's monotonic clock unless the name says `unix`.
+Columns are lists of equal length, one entry a sample or a request.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+SCHEMA_VERSION: Literal[1] = 1
+
+Cell = Annotated[float | None, Field(allow_inf_nan=False)]
+Column = list[Cell]
+
+
+class Facts(BaseModel):
+    """Frozen facts in which nothing is missing without a reason."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    missing: dict[str, str] = Field(default_factory=dict, description="field that is null: why")
+
+    @model_validator(mode="after")
+    def _missing_has_reasons(self) -> "Facts":
+        empty = {name for name in type(self).model_fields if getattr(self, name) is None}
+        unexplained = sorted(empty - set(self.missing))
+        if unexplained:
+            raise ValueError(f"'{unexplained[0]}' is null without a reason in 'missing'")
+        wrong = sorted(set(self.missing) - empty)
+        if wrong:
+            raise ValueError(f"'missing' explains '{wrong[0]}', which has a value or is no field")
+        return self
+
+
+class Outcome(Facts):
+    """How a launch or a run ended."""
+
+    status: Literal["ok", "failed", "interrupted"]
+    stage: str = Field(description="where it ended: done, spawn, ready, first_token, resolve, gate, load, stop")
+    message: str = ""
+    log_tail: list[str] = Field(default_factory=list, description="last lines of the server's log")
+
+
+class Machine(Facts):
+    """The card and its host, as read at the launch."""
+
+    device: Literal["cuda", "cpu"]
+    gpu_name: str | None
+    gpu_uuid: str | None
+    gpu_index: int | None
+    gpu_memory_gib: float | None
+    compute_capability: str | None
+    max_sm_clock_mhz: float | None
+    power_limit_w: float | None
+    driver_version: str | None
+    mig: str | None
+    hostname_sha256: str = Field(description="tells machines apart without naming one; 12 digits")
+    cpu_model: str | None
+    cpu_count: int
+    memory_gib: float
+    virtualised: bool | None
+    kernel: str
+    python: str
+    versions: dict[str, str] = Field(description="distribution: version, of what the figures depend on")
+    vllm_commit: str | None
+    study_commit: str | None
+
+    @property
+    def unit(self) -> str:
+        """What tells one card (or, without a card, one host) from another."""
+        return self.gpu_uuid or f"host-{self.hostname_sha256}"
+
+
+class Canary(Facts):
+    """A fixed GEMM and memory traffic in a process of its own, without the server."""
+
+    started_s: float
+    gemm_tflops: float | None
+    copy_gb_s: float | None = Field(description="bytes read plus bytes written, 1e9 bytes a second")
+    read_gb_s: float | None
+    repeats: int
+
+
+class Gate(Facts):
+    """What the session did before a launch or a run, with its evidence."""
+
+    kind: Literal["cooled", "soak", "as_found", "none"]
+    status: Literal["reached", "timed_out", "unavailable"]
+    target_c: float | None
+    target_source: str | None
+    temperature_c: float | None = Field(description="at the end of the gate")
+    sm_clock_mhz: float | None = Field(description="busy clock at the end of a soak")
+    waited_s: float
+
+
+class Telemetry(Facts):
+    """Samples beside one load, as columns; `t_s` is monotonic. A column that was never read is null."""
+
+    period_s: float
+    t_s: list[float]
+    sm_clock_mhz: Column | None
+    memory_clock_mhz: Column | None
+    temperature_c: Column | None
+    memory_temperature_c: Column | None
+    power_w: Column | None = Field(description="NVML power, a moving average of about 1 s")
+    energy_j: Column | None = Field(description="the card's energy counter")
+    event_reasons: list[int | None] | None = Field(description="NVML clocks event reasons, bit mask")
+    gpu_utilisation: Column | None = Field(description="percent")
+    host_busy: Column | None = Field(description="share of all cores that are busy, 0 to 1")
+    host_steal: Column | None = Field(description="share of all cores' time that the hypervisor took, 0 to 1")
+    cpu_clock_mhz: Column | None
+    throttle_before_ns: dict[str, int] | None = Field(description="throttle counters at the start, ns")
+    throttle_after_ns: dict[str, int] | None
+    field_errors: dict[str, str] = Field(default_factory=dict, description="field: last NVML error")
+
+    @model_validator(mode="after")
+    def _columns_fit(self) -> "Telemetry":
+        for name in type(self).model_fields:
+            column = getattr(self, name)
+            if isinstance(column, list) and len(column) != len(self.t_s):
+                raise ValueError(f"'{name}' has {len(column)} entries beside {len(self.t_s)} samples")
+        return self
+
+
+class Requests(Facts):
+    """One load's requests, as columns in the order sent.
+
+    `witness` holds the gaps between tokens of the first request of each wave, microseconds: in lockstep they are the
+    steps of all. `chunks` counts the pieces a request's tokens arrived in; `short_gaps` the gaps under a tenth of its
+    mean.
+    """
+
+    start_s: list[float]
+    ttft_s: list[float | None]
+    latency_s: list[float | None]
+    input_tokens: list[int]
+    output_tokens: list[int | None]
+    asked_tokens: list[int]
+    chunks: list[int]
+    short_gaps: list[int]
+    error: list[str]
+    witness_us: dict[int, list[int]]
+
+    @model_validator(mode="after")
+    def _columns_fit(self) -> "Requests":
+        names = [name for name in type(self).model_fields if isinstance(getattr(self, name), list)]
+        for name in names:
+            if len(getattr(self, name)) != len(self.start_s):
+                raise ValueError(f"'{name}' has {len(getattr(self, name))} entries beside {len(self.start_s)} requests")
+        return self
+
+
+class Load(Facts):
+    """A load: how it was sized and what came back."""
+
+    waves: int
+    warm_up_waves: int
+    warm_up_wave_s: float = Field(description="the last warm-up wave, which sized the run")
+    burst_s: float = Field(description="discarded load between the gate and the run")
+    pool_sha256: str
+    arguments: list[str] = Field(description="of vLLM's serving benchmark; address and files left out")
+    started_s: float
+    ended_s: float
+    duration_s: float
+    requests: Requests
+
+
+class ServerView(Facts):
+    """What the server and the card said just before and after a load."""
+
+    prefix_queries: float | None
+    prefix_hits: float | None
+    preemptions: float | None
+    jit_lines: int | None = Field(description="JIT compilation warnings during the load")
+    foreign_gpu_processes: list[int] | None = Field(description="process ids on the card that are not the server's")
+    same_server: bool | None = Field(description="the same process, started at the same time, before and after")
+
+
+class LaunchRecord(Facts):
+    """One fresh server, from spawn to stop."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    kind: Literal["launch"] = "launch"
+    study: str
+    fingerprint: str
+    comparable: dict[str, Any]
+    rehearsal: bool
+    launch_id: str
+    attempt: int
+    session: Literal["cooled", "throttled"]
+    block: int
+    position: int
+    level: str
+    fills_caches: bool
+    flags: list[str]
+    environment: dict[str, str] = Field(description="of the allow-list, and what the level sets")
+    command: list[str]
+    expect: dict[str, Any]
+    resolved: dict[str, Any] | None = Field(description="vllm_config of /server_info")
+    downgrades: list[str] = Field(default_factory=list, description="warning lines on a mode that was changed")
+    cache: Literal["warm", "cold"]
+    cache_emptied: list[str] = Field(default_factory=list)
+    cache_not_emptied: list[str] = Field(default_factory=list)
+    spawn_unix_s: float
+    spawn_s: float
+    healthy_s: float | None
+    first_token_s: float | None
+    stop_asked_s: float | None
+    stopped_s: float | None
+    stopped_by: str | None = Field(description="signal that ended the server")
+    left_over: list[str] = Field(default_factory=list, description="processes or GPU memory left after the stop")
+    log: str
+    log_sha256: str | None
+    kv_cache_blocks: int | None
+    kv_cache_tokens: int | None
+    gate: Gate
+    canary_before: Canary | None
+    canary_after: Canary | None
+    idle_c: float | None = Field(description="temperature at rest with the server loaded")
+    idle_power_w: float | None = Field(description="power at rest with the server loaded")
+    machine: Machine
+    outcome: Outcome
+
+
+class RunRecord(Facts):
+    """One load at one number of users on one launch."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    kind: Literal["run"] = "run"
+    study: str
+    fingerprint: str
+    rehearsal: bool
+    run_id: str
+    attempt: int
+    launch_id: str
+    session: Literal["cooled", "throttled"]
+    block: int
+    level: str
+    users: int
+    seed: int
+    position: int = Field(description="of this run within its launch")
+    started_unix_s: float
+    gate: Gate
+    load: Load | None
+    telemetry: Telemetry | None
+    server: ServerView | None
+    outcome: Outcome
+
+
+Record = LaunchRecord | RunRecord
