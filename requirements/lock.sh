@@ -27,3 +27,18 @@ for line in sys.stdin:
 }
 lock cpu "vLLM 0.31.0 on the CPU, after torch==2.13.0+cpu." --override requirements/cpu-override.in
 lock cuda "vLLM 0.31.0 for NVIDIA GPUs (CUDA 13, driver 580 or newer)."
+python3 - <<'PY'
+from pathlib import Path
+
+pins = [line for line in Path("requirements/cuda.txt").read_text().splitlines() if line and not line.startswith("#")]
+head = """# For conda users: the pins of requirements/cuda.txt. Made by requirements/lock.sh.
+#   conda env create -f environment.yml && conda activate vllm-compile-study && pip install --no-deps -e .
+name: vllm-compile-study
+channels: [conda-forge]
+dependencies:
+  - python=3.12
+  - pip
+  - pip:
+"""
+Path("environment.yml").write_text(head + "".join(f"      - '{pin}'\n" for pin in pins))
+PY

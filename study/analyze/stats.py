@@ -145,7 +145,9 @@ def welch_test(level_log: FloatArray, default_log: FloatArray, alpha: float = 0.
     for side, values in (("level", level_log), ("default", default_log)):
         if values.shape[-1] < 2 or bool(np.any(np.ptp(values, axis=-1) <= LEAST_SCATTER)):
             count = values.shape[-1]
-            raise InputError(f"the {side} has {count} value(s) without scatter; an unpaired test needs 2 or more measured")
+            raise InputError(
+                f"the {side} has {count} value(s) without scatter; an unpaired test needs 2 or more measured"
+            )
     result = scipy_stats.ttest_ind(level_log, default_log, axis=-1, equal_var=False)
     interval = result.confidence_interval(1.0 - alpha)
     variances = (x.var(axis=-1, ddof=1) / x.shape[-1] for x in (level_log, default_log))

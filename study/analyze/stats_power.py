@@ -11,12 +11,14 @@ import numpy as np
 from scipy import optimize
 from scipy import stats as scipy_stats
 
+from study.analyze.stats import FloatArray
 from study.errors import InputError
 
 POWER = 0.8
 LEAST_BLOCKS = 3
 FULL_BLOCKS = 5
 MOST_BLOCKS = 1000
+GRID = 1000
 
 # Blocks after which a study may be looked at, each with the alpha spent there; they add up to 0.05 (Bonferroni).
 LOOKS: tuple[tuple[int, float], ...] = ((3, 0.01), (5, 0.015), (8, 0.025))
@@ -40,16 +42,11 @@ def power_of_difference(log_effect: float, sd: float, blocks: int, alpha: float 
     """Return the chance that a two-sided t test over `blocks` blocks finds a mean log ratio of `log_effect`."""
     if blocks < 2:
         return 0.0
-    critical = scipy_stats.t.ppf(1.0 - alpha / 2.0, blocks - 1)
-    return _reject_chance(abs(log_effect) / sd * math.sqrt(blocks), critical, blocks - 1)
+    return _reject_chance(abs(log_effect) / sd * math.sqrt(blocks), _rejection_bounds(blocks, alpha))
 
 
-def power_of_equivalence(
-    margin: float, sd: float, blocks: int, alpha: float = 0.05, log_effect: float = 0.0, grid: int = 4000
-) -> float:
+def power_of_equivalence(margin: float, sd: float, blocks: int, alpha: float = 0.05, log_effect: float = 0.0) -> float:
     """Return the chance that the (1 - alpha) interval over `blocks` blocks lies inside the margin.
-
-    The sample's variance is integrated over `grid` equally likely values; given it, the mean is normal.
 
     Args:
         margin: largest effect that does not matter, as a share.
@@ -57,28 +54,21 @@ def power_of_equivalence(
         blocks: number of blocks.
         alpha: one minus the coverage of the interval.
         log_effect: the true mean log ratio.
-        grid: number of values of the sample's variance.
 
     """
     if blocks < 2:
         return 0.0
-    share = (np.arange(grid) + 0.5) / grid
-    root = math.sqrt(blocks)
-    sample_sd = sd * np.sqrt(scipy_stats.chi2.ppf(share, blocks - 1) / (blocks - 1))
-    room = math.log1p(margin) - scipy_stats.t.ppf(1.0 - alpha / 2.0, blocks - 1) * sample_sd / root
-    scale = sd / root
-    inside = scipy_stats.norm.cdf((room - log_effect) / scale) - scipy_stats.norm.cdf((-room - log_effect) / scale)
+    scale = sd / math.sqrt(blocks)
+    room = math.log1p(margin) / scale - _rejection_bounds(blocks, alpha)
+    offset = log_effect / scale
+    inside = scipy_stats.norm.cdf(room - offset) - scipy_stats.norm.cdf(-room - offset)
     return float(np.mean(np.maximum(inside, 0.0)))
 
 
 def smallest_effect(sd: float, blocks: int, alpha: float = 0.05, power: float = POWER) -> float:
-    """Return the smallest slowdown, as a share, that `blocks` blocks find with chance `power`."""
-    critical = float(scipy_stats.t.ppf(1.0 - alpha / 2.0, blocks - 1))
-
-    def shortfall(noncentrality: float) -> float:
-        return _reject_chance(noncentrality, critical, blocks - 1) - power
-
-    noncentrality = float(optimize.brentq(shortfall, 0.0, 10.0 * critical + 10.0, xtol=1e-9))
+    """Return the smallest slowdown, as a share, that `blocks` blocks, two at least, find with chance `power`."""
+    bounds = _rejection_bounds(blocks, alpha)
+    noncentrality = float(optimize.brentq(lambda x: _reject_chance(x, bounds) - power, 0.0, 10.0 + 2.0 * bounds.max()))
     return math.expm1(noncentrality * sd / math.sqrt(blocks))
 
 
@@ -99,10 +89,22 @@ def blocks_for_equivalence(
     return _fewest_blocks(lambda blocks: power_of_equivalence(margin, sd, blocks, alpha, log_effect), power)
 
 
-def _reject_chance(noncentrality: float, critical: float, df: int) -> float:
-    upper = float(scipy_stats.nct.sf(critical, df, noncentrality))
-    lower = float(scipy_stats.nct.cdf(-critical, df, noncentrality))
-    return upper + lower
+def _rejection_bounds(blocks: int, alpha: float) -> FloatArray:
+    """Return how many true standard errors the mean must lie off 0, for equally likely sample variances (grid,).
+
+    Given the sample's variance the mean is normal, so a power is the average of normal chances over this grid. scipy's
+    noncentral t distribution says the same, but gives NaN far out, where a level takes several times as long.
+    """
+    df = blocks - 1
+    share = (np.arange(GRID) + 0.5) / GRID
+    sample_sd = np.sqrt(scipy_stats.chi2.ppf(share, df) / df)
+    return np.asarray(scipy_stats.t.ppf(1.0 - alpha / 2.0, df) * sample_sd, dtype=np.float64)
+
+
+def _reject_chance(noncentrality: float, bounds: FloatArray) -> float:
+    upper = scipy_stats.norm.sf(bounds - noncentrality)
+    lower = scipy_stats.norm.cdf(-bounds - noncentrality)
+    return float(np.mean(upper + lower))
 
 
 def _fewest_blocks(chance: Callable[[int], float], power: float) -> int | None:

@@ -136,3 +136,20 @@ def _estimate_s(parameters: Parameters, launch: PlannedLaunch, seen_s: Mapping[s
     least_s = parameters.min_run_s * launch.level.run_length_factor
     run_s = wave_s + max(parameters.waves * wave_s, least_s + wave_s / 2)
     return START_S[device] + STOP_AND_CANARY_S[device] + len(launch.runs) * run_s
+
+
+def describe_plan(plan: Plan, parameters: Parameters) -> str:
+    """Write a plan as text: one line a launch, in order, with users and the estimated minutes."""
+    fills = len(plan.launches) - len(plan.measured)
+    lines = [
+        f"study {parameters.study}: {parameters.session} session, {len(plan.measured)} measured launches, "
+        f"{len(plan.runs)} runs, {fills} unmeasured starts, about {plan.estimate_s() / 60:.0f} minutes",
+    ]
+    for launch in plan.launches:
+        minutes = f"{plan.estimates_s[launch.key] / 60:5.1f} min"
+        if launch.fills_caches:
+            lines.append(f"  {minutes}  unmeasured start of {launch.level.name}, to fill the caches")
+            continue
+        users = ", ".join(str(run.users) for run in launch.runs) or "none: starts alone are measured"
+        lines.append(f"  {minutes}  block {launch.block}  {launch.level.name:<14} users {users}")
+    return "\n".join(lines)

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# The whole path, as a person would run it:  notebooks/run_all.sh VENV PARAMETERS
+# raw records by run_session, tables by read_session, the edition by publish_edition; executed copies lie in the edition.
+set -euo pipefail
+venv=$1 parameters=$2
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root"
+study=$("$venv/bin/python" -c 'import sys, yaml; print(yaml.safe_load(open(sys.argv[1]))["study"])' "$parameters")
+out=editions/$study/notebooks
+mkdir -p "$out"
+run() { # run NOTEBOOK [papermill options]
+  local name=$1
+  shift
+  "$venv/bin/papermill" --no-progress-bar --log-level WARNING "notebooks/$name.ipynb" "$out/$name.ipynb" "$@"
+}
+"$venv/bin/python" -m study plan --parameters "$parameters"
+run run_session -f "$parameters"
+run read_session -y "study: $study"
+run publish_edition -y "edition: $study" -y "studies: [$study]"
+echo "edition: editions/$study/index.html"

@@ -1,0 +1,176 @@
+"""The command line: `python -m study plan|run|tables|decide|edition|startup|check`.
+
+Exit code 0 on success, 2 on unusable input (one line that names the value and what would work), 1 otherwise. Each
+command imports what it needs when it runs, so that `--help` and `plan` answer at once.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from study.errors import InputError, StudyError
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        code: int = options.command(options)
+    except StudyError as error:
+        print(f"study: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        return 1
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="study", description="What each vLLM compile level costs on your own GPU.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, command, text in _COMMANDS:
+        sub = commands.add_parser(name, help=text, description=text)
+        sub.set_defaults(command=command)
+        _ARGUMENTS[name](sub)
+    return parser
+
+
+def _takes_parameters(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--parameters", type=Path, required=True, metavar="FILE", help="YAML file")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="one parameter more; the value is YAML"
+    )
+
+
+def _takes_run_options(parser: argparse.ArgumentParser) -> None:
+    _takes_parameters(parser)
+    parser.add_argument("--detach", action="store_true", help="go on when the pipe on standard input closes")
+    parser.add_argument("--events", action="store_true", help="JSON lines on standard output, for a program")
+    parser.add_argument("--time-limit-s", type=float, metavar="S", help="start nothing that would take longer")
+
+
+def _takes_study(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("study", help="name of the raw folder, data/raw/<study>")
+    parser.add_argument("--data-dir", type=Path, default=Path("data"), metavar="DIR")
+
+
+def _takes_edition(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("edition", help="name of the folder, editions/<edition>")
+    parser.add_argument("studies", nargs="*", help="studies to publish, in order; none: those of its edition.yaml")
+    parser.add_argument("--data-dir", type=Path, default=Path("data"), metavar="DIR")
+
+
+def _takes_log(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("log", type=Path, help="a server's log; - for standard input")
+
+
+def _read_parameters(options: argparse.Namespace) -> Any:  # noqa: ANN401 (Parameters, imported late)
+    import yaml
+
+    from study.design.parameters import read_parameters
+
+    overrides = {}
+    for item in options.set:
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise InputError(f"--set {item!r} needs the form name=value")
+        try:
+            overrides[name] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise InputError(f"--set {item!r}: the value is not YAML") from None
+    return read_parameters(options.parameters, overrides)
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from study.session import plan_session
+
+    print(plan_session(_read_parameters(options)))
+    return 0
+
+
+def _run(options: argparse.Namespace) -> int:
+    from study.design.root import find_root
+    from study.runner import RunOptions, run_session
+
+    chosen = RunOptions(detach=options.detach, events=options.events, time_limit_s=options.time_limit_s)
+    return run_session(_read_parameters(options), find_root(), chosen)
+
+
+def _tables(options: argparse.Namespace) -> int:
+    from study.analyze.tables import write_tables
+
+    store = _store(options)
+    for path in write_tables(store.read(), store.processed):
+        print(path)
+    return 0
+
+
+def _decide(options: argparse.Namespace) -> int:
+    from study.analyze.recommend import recommend
+
+    for advice in recommend(_store(options).read()):
+        print(f"{advice.title}: {advice.sentence}")
+    return 0
+
+
+def _edition(options: argparse.Namespace) -> int:
+    from study.design.root import find_root
+    from study.publish.edition import write_edition
+
+    print(write_edition(find_root(), options.edition, options.studies, options.data_dir))
+    return 0
+
+
+def _startup(options: argparse.Namespace) -> int:
+    from study.analyze.startup import startup_json
+
+    try:
+        if str(options.log) == "-":
+            print(json.dumps(startup_json(sys.stdin), indent=2))
+        else:
+            with options.log.open(encoding="utf-8", errors="replace", newline="") as text:
+                print(json.dumps(startup_json(text), indent=2))
+    except OSError as error:
+        raise InputError(f"log '{options.log}' cannot be read: {error.strerror}") from None
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    from study.check import check_study
+
+    problems = check_study(_store(options))
+    for problem in problems:
+        print(problem)
+    print(f"{len(problems)} problems" if problems else "every record is whole and belongs here")
+    return 1 if problems else 0
+
+
+def _store(options: argparse.Namespace) -> Any:  # noqa: ANN401 (Store, imported late)
+    from study.design.root import find_root
+    from study.store import Store
+
+    return Store(find_root() / options.data_dir, options.study)
+
+
+_COMMANDS = (
+    ("plan", _plan, "print launches, runs, their order and about how long they take"),
+    ("run", _run, "measure a session; the same command resumes it"),
+    ("tables", _tables, "build the tables of a study from its raw records"),
+    ("decide", _decide, "print what the figures of a study recommend"),
+    ("edition", _edition, "write an edition from studies"),
+    ("startup", _startup, "read a server's startup log; prints JSON"),
+    ("check", _check, "verify a raw folder: schema, fingerprints, hashes, completeness"),
+)
+_ARGUMENTS = {
+    "plan": _takes_parameters,
+    "run": _takes_run_options,
+    "tables": _takes_study,
+    "decide": _takes_study,
+    "edition": _takes_edition,
+    "startup": _takes_log,
+    "check": _takes_study,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

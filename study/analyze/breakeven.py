@@ -1,0 +1,220 @@
+"""Start against speed: until when a level that starts faster and decodes slower is ahead of the default.
+
+    tokens                      D   X
+      |                        /  .
+      |                       / .
+      |                      /.         equally many at t*
+      |                  .  /
+      |              .     /            X is ahead from S_X, its first token, to t*
+      |          .        /
+      +------ S_X ---- S_D -- t* -----> seconds after the spawn
+
+A user of level L has (t - S_L) / T_L tokens at t seconds after the spawn, with S_L the start in seconds and T_L the
+time of a token: N / output throughput, kept busy at N users.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+from scipy import stats as scipy_stats
+
+from study.analyze import stats
+from study.analyze.stats import Estimate, FloatArray
+from study.analyze.stats_power import LEAST_BLOCKS
+from study.errors import InputError
+
+
+class Regime(StrEnum):
+    """Who is ahead when, by the block means."""
+
+    NEVER_LOSES = "starts no later and decodes no slower: never behind"
+    NEVER_WINS = "starts no sooner and decodes no faster: never ahead"
+    WINS_UNTIL = "ahead until t*"
+    WINS_FROM = "ahead from t* on"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True)
+class StartAndSpeed:
+    """Starts and token times of one level, one value a block.
+
+    Attributes:
+        start_s: (blocks,) seconds from the spawn to the first token, all cold or all warm.
+        token_s: (blocks,) N / output throughput in seconds, kept busy at N users.
+
+    """
+
+    start_s: FloatArray
+    token_s: FloatArray
+
+
+@dataclass(frozen=True)
+class BreakEven:
+    """When a level X that starts at another time than the default D, and decodes at another speed, stops being ahead.
+
+    Attributes:
+        regime: who is ahead when.
+        t_star_s: seconds after the spawn at which both have equally many tokens; its `high` is None where the blocks do
+            not bound it ("at least low"); None where the lines do not cross, or no lower end exists either.
+        ahead_at_least_s: seconds after the spawn up to which a level that starts sooner is ahead at the least. None
+            where the blocks do not tell the starts apart, or show that it never falls behind.
+        start_gain_s: S_D - S_X with its interval: seconds by which X starts sooner; None without an interval.
+        token_cost_percent: how much longer a token of X takes, with its interval; None likewise.
+        reason: why, in one line.
+
+    """
+
+    regime: Regime
+    t_star_s: Estimate | None
+    ahead_at_least_s: float | None
+    start_gain_s: Estimate | None
+    token_cost_percent: Estimate | None
+    reason: str
+
+
+def solve_break_even(level: StartAndSpeed, default: StartAndSpeed) -> float:
+    """Return t* = S_D + T_D (S_D - S_X) / (T_X - T_D) of the block means, in seconds after the spawn.
+
+    Raises:
+        InputError: where both levels take the same time for a token, so that the lines do not cross.
+
+    """
+    s_x, t_x, s_d, t_d = (
+        float(values.mean()) for values in (level.start_s, level.token_s, default.start_s, default.token_s)
+    )
+    if t_x == t_d:
+        raise InputError(f"both levels take {t_x} s for a token; only levels of unlike speed break even")
+    return s_d + t_d * (s_d - s_x) / (t_x - t_d)
+
+
+def equal_token_times(
+    level: StartAndSpeed, default: StartAndSpeed, alpha: float = 0.05
+) -> tuple[tuple[float, float], ...]:
+    """Return all t at which a t test over blocks does not reject "equally many tokens at t" (Fieller 1954).
+
+    The difference of tokens in block b is g_b(t) = u_b t - v_b, so |mean g| <= c se(g) is a quadratic inequality in t.
+
+    Args:
+        level: X, by blocks, two at least.
+        default: D, by the same blocks.
+        alpha: one minus the confidence.
+
+    Returns:
+        Closed intervals in seconds after the spawn, in rising order: one finite interval where the speeds are told
+        apart, two half lines or the whole line where they are not; none where the levels differ by the start alone.
+
+    """
+    u = 1.0 / level.token_s - 1.0 / default.token_s
+    v = level.start_s / level.token_s - default.start_s / default.token_s
+    bound = float(scipy_stats.t.ppf(1.0 - alpha / 2.0, u.size - 1)) ** 2 / u.size
+    (s_uu, s_uv), (_, s_vv) = np.cov(u, v, ddof=1)
+    a = float(u.mean() ** 2 - bound * s_uu)
+    b = float(u.mean() * v.mean() - bound * s_uv)
+    c = float(v.mean() ** 2 - bound * s_vv)
+    if a == 0.0 and b == 0.0 and c > 0.0:
+        return ()
+    if a == 0.0 or (a < 0.0 and b * b < a * c):
+        return ((-math.inf, math.inf),)
+    # Above zero `a` leaves a root by construction; without scatter, rounding may take it away.
+    root = math.sqrt(max(b * b - a * c, 0.0))
+    first, second = sorted(((b - root) / a, (b + root) / a))
+    return ((first, second),) if a > 0.0 else ((-math.inf, first), (second, math.inf))
+
+
+def find_break_even(level: StartAndSpeed, default: StartAndSpeed, alpha: float = 0.05) -> BreakEven:
+    """Say until when `level` is ahead of `default`, with an interval by inverting the blockwise test.
+
+    Args:
+        level: X, by blocks.
+        default: D, by the same blocks in the same order.
+        alpha: one minus the confidence.
+
+    Raises:
+        InputError: for arrays of unequal length, or a time that is not positive and finite.
+
+    """
+    _check(level, default)
+    blocks = level.start_s.size
+    means = _regime_of_means(level, default)
+    crosses = means in (Regime.WINS_UNTIL, Regime.WINS_FROM)
+    point = solve_break_even(level, default) if crosses else None
+    reason = _reason_without_interval(level, default)
+    if reason:
+        t_star = None if point is None else Estimate(point, None, None, blocks, "block", 1.0 - alpha)
+        return BreakEven(Regime.UNDECIDED, t_star, None, None, None, reason)
+    gain = _estimate_mean(default.start_s - level.start_s, alpha)
+    log_cost = _estimate_mean(stats.log_ratio(level.token_s, default.token_s), alpha)
+    percents = [None if end is None else stats.to_percent(end) for end in (log_cost.low, log_cost.high)]
+    cost = replace(log_cost, point=stats.to_percent(log_cost.point), low=percents[0], high=percents[1])
+    low, high, told_apart = _bounds(equal_token_times(level, default, alpha))
+    start_known = not gain.contains(0.0)
+    if not told_apart and (low is None or not start_known):
+        why = f"{blocks} blocks tell neither who is ahead first nor who decodes faster"
+        return BreakEven(Regime.UNDECIDED, None, None, gain, cost, why)
+    t_star = None if point is None else Estimate(point, low, high, blocks, "block", 1.0 - alpha)
+    bounded = means is Regime.WINS_UNTIL or (means is Regime.NEVER_LOSES and not told_apart)
+    ahead = low if bounded and start_known else None
+    return BreakEven(means, t_star, ahead, gain, cost, _reason(blocks, start_known, told_apart))
+
+
+def _check(level: StartAndSpeed, default: StartAndSpeed) -> None:
+    sizes = {values.size for values in (level.start_s, level.token_s, default.start_s, default.token_s)}
+    if len(sizes) > 1:
+        raise InputError(f"starts and token times come from {sorted(sizes)} blocks; one of each a block works")
+    for name, side in (("level", level), ("default", default)):
+        for field in ("start_s", "token_s"):
+            values = getattr(side, field)
+            bad = np.flatnonzero(~(np.isfinite(values) & (values > 0.0)))
+            if bad.size:
+                raise InputError(f"{field} {values[bad[0]]} of the {name}, block {bad[0]}, is not positive and finite")
+    if not sizes - {0}:
+        raise InputError("0 blocks of starts and token times; at least one works")
+
+
+def _regime_of_means(level: StartAndSpeed, default: StartAndSpeed) -> Regime:
+    gain = float(default.start_s.mean() - level.start_s.mean())
+    cost = float(level.token_s.mean() - default.token_s.mean())
+    if gain > 0.0 and cost > 0.0:
+        return Regime.WINS_UNTIL
+    if gain < 0.0 and cost < 0.0:
+        return Regime.WINS_FROM
+    return Regime.NEVER_WINS if gain < 0.0 or cost > 0.0 else Regime.NEVER_LOSES
+
+
+def _reason_without_interval(level: StartAndSpeed, default: StartAndSpeed) -> str:
+    blocks = level.start_s.size
+    if blocks < LEAST_BLOCKS:
+        return f"{blocks} block(s): three are preliminary, five earn a verdict"
+    if not any(
+        stats.has_scatter(np.log(values)) for side in (level, default) for values in (side.start_s, side.token_s)
+    ):
+        return f"{blocks} blocks without scatter: copies of one measurement are no evidence"
+    return ""
+
+
+def _estimate_mean(values: FloatArray, alpha: float) -> Estimate:
+    """Return the mean of (blocks,) values with its t interval, of no width where they do not scatter."""
+    half = float(scipy_stats.t.ppf(1.0 - alpha / 2.0, values.size - 1) * values.std(ddof=1) / math.sqrt(values.size))
+    mean = float(values.mean())
+    return Estimate(mean, mean - half, mean + half, values.size, "block", 1.0 - alpha)
+
+
+def _bounds(times: tuple[tuple[float, float], ...]) -> tuple[float | None, float | None, bool]:
+    """Return the ends of t* and whether the speeds are told apart; of two half lines the later holds t*.
+
+    The gap between the half lines is where one level is ahead for certain, by its start; t* comes after it.
+    """
+    if not times:
+        return None, None, True
+    low, high = times[-1]
+    return (low if math.isfinite(low) else None), (high if math.isfinite(high) else None), math.isfinite(high)
+
+
+def _reason(blocks: int, start_known: bool, told_apart: bool) -> str:
+    if not told_apart:
+        return f"{blocks} blocks do not tell the speeds apart: t* has no upper end"
+    if not start_known:
+        return f"{blocks} blocks do not tell the starts apart: what they say of the first minutes is by the means alone"
+    return f"{blocks} blocks tell both starts and speeds apart"

@@ -1,0 +1,167 @@
+"""What telemetry says of one load: medians, power, energy, event reasons, in the load's own window.
+
+    telemetry   . . . . . . . . . . . . . . . . . . . .
+    load              |started_s             ended_s|
+    window             . . . . . . . . . . . . . . .       clock, temperature, host, event reasons
+    power                    . . . . . . . . . . . .       NVML averages power over 1 s, so the first second is dropped
+
+*Busy* is taken from this window alone: a card with a loaded server can idle at its highest clock. A figure that cannot
+be taken is a `Missing` with its reason, never 0.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from study.design.clock_events import (
+    SW_POWER_CAP,
+    BusyWindow,
+    ThrottleRule,
+    counter_growth_ns,
+    decode_event_reasons,
+    judge_throttled,
+)
+from study.records import LaunchRecord, RunRecord, Telemetry
+
+POWER_SETTLES_S = 1.0
+LEAST_CROSS_CHECK_S = 10.0
+"""Runs below this are too short to set the energy counter against the averaged power."""
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A figure that could not be taken, and why."""
+
+    reason: str
+
+
+Figure = float | Missing
+
+
+@dataclass(frozen=True)
+class LoadWindow:
+    """The samples taken while a load ran: times, and which of the telemetry's rows they are."""
+
+    telemetry: Telemetry
+    t_s: FloatArray
+    rows: NDArray[np.intp]
+    started_s: float
+    duration_s: float
+
+    def column(self, name: str) -> FloatArray | Missing:
+        """Return one column (samples,), NaN where a sample has no value; Missing where no sample has one."""
+        cells: Sequence[float | int | None] | None = getattr(self.telemetry, name)
+        if cells is None:
+            return Missing(self.telemetry.missing[name])
+        values = np.array(cells, dtype=np.float64)[self.rows]
+        if np.isnan(values).all():
+            return Missing(self.telemetry.field_errors.get(name, f"no sample of the load has {name}"))
+        return values
+
+    def masks(self) -> list[int | None]:
+        """Return the event reasons of the window's samples; empty where they were never read."""
+        column = self.telemetry.event_reasons
+        return [] if column is None else [column[row] for row in self.rows]
+
+
+def find_window(run: RunRecord) -> LoadWindow | Missing:
+    """Return the samples with `started_s` <= t <= `ended_s` of the run's load."""
+    if run.load is None:
+        return Missing(run.missing["load"])
+    if run.telemetry is None:
+        return Missing(run.missing["telemetry"])
+    t_s = np.array(run.telemetry.t_s, dtype=np.float64)
+    rows = np.flatnonzero((t_s >= run.load.started_s) & (t_s <= run.load.ended_s))
+    if not rows.size:
+        return Missing("no telemetry sample lies within the load")
+    return LoadWindow(run.telemetry, t_s[rows], rows, run.load.started_s, run.load.duration_s)
+
+
+def reduce_column(window: LoadWindow, name: str, reduce: Callable[[FloatArray], "np.floating"]) -> Figure:
+    """Return one figure of a column's values, such as their median."""
+    values = window.column(name)
+    return values if isinstance(values, Missing) else float(reduce(values[~np.isnan(values)]))
+
+
+def mean_power_w(window: LoadWindow) -> Figure:
+    """Return the mean NVML power over the load without its first second, in W."""
+    values = window.column("power_w")
+    if isinstance(values, Missing):
+        return values
+    settled = values[(window.t_s >= window.started_s + POWER_SETTLES_S) & ~np.isnan(values)]
+    if not settled.size:
+        return Missing(f"no power sample after the load's first {POWER_SETTLES_S:g} s, in which NVML's average settles")
+    return float(settled.mean())
+
+
+def counter_power_w(window: LoadWindow, after_s: float = 0.0) -> Figure:
+    """Return the energy counter's growth over time, in W, between the first and the last sample after `after_s`."""
+    values = window.column("energy_j")
+    if isinstance(values, Missing):
+        return values
+    read = np.flatnonzero((window.t_s >= window.started_s + after_s) & ~np.isnan(values))
+    if read.size < 2:
+        return Missing("fewer than two samples of the energy counter within the load")
+    energy_j, t_s = values[read], window.t_s[read]
+    if bool((np.diff(energy_j) < 0).any()):
+        return Missing("the energy counter went back during the load")
+    if energy_j[-1] == energy_j[0]:
+        return Missing("the energy counter stood still during the load")
+    return float((energy_j[-1] - energy_j[0]) / (t_s[-1] - t_s[0]))
+
+
+def energy_check(window: LoadWindow) -> Figure:
+    """Return energy by the counter over energy by mean power x time; 1 where they agree."""
+    if window.duration_s < LEAST_CROSS_CHECK_S:
+        return Missing(f"the load is shorter than {LEAST_CROSS_CHECK_S:g} s")
+    by_counter, by_power = counter_power_w(window, POWER_SETTLES_S), mean_power_w(window)
+    if isinstance(by_counter, Missing):
+        return by_counter
+    if isinstance(by_power, Missing):
+        return by_power
+    return by_counter / by_power if by_power > 0 else Missing("mean power is 0")
+
+
+def event_shares(window: LoadWindow) -> dict[str, float] | Missing:
+    """Return, for each event reason seen, the share of samples that give it (0 to 1), by name."""
+    read = [mask for mask in window.masks() if mask is not None]
+    if not read:
+        return Missing(window.telemetry.missing.get("event_reasons", "no sample of the load has event reasons"))
+    counts = Counter(itertools.chain.from_iterable(decode_event_reasons(mask) for mask in read))
+    return {name: counts[name] / len(read) for name in sorted(counts)}
+
+
+def power_capped_s(window: LoadWindow) -> Figure:
+    """Return for how long the software power cap held the clock down, in s.
+
+    From the counter where the card keeps one; else from the share of samples that give the reason.
+    """
+    telemetry = window.telemetry
+    grown = counter_growth_ns(telemetry.throttle_before_ns, telemetry.throttle_after_ns).get("sw_power_cap")
+    if grown is not None:
+        return grown / 1e9
+    read = [mask for mask in window.masks() if mask is not None]
+    if not read:
+        return Missing("neither the power cap's counter nor event reasons were read")
+    return window.duration_s * sum(bool(mask & SW_POWER_CAP) for mask in read) / len(read)
+
+
+def find_throttling(run: RunRecord, launch: LaunchRecord, below_share: float) -> tuple[bool | None, str]:
+    """Say whether the card was throttled during the load, and on what evidence; None without evidence."""
+    window = find_window(run)
+    if isinstance(window, Missing):
+        return None, window.reason
+    clocks = window.telemetry.sm_clock_mhz
+    busy = BusyWindow(
+        event_reasons=window.masks(),
+        sm_clock_mhz=[] if clocks is None else [clocks[row] for row in window.rows],
+        counters_before_ns=window.telemetry.throttle_before_ns,
+        counters_after_ns=window.telemetry.throttle_after_ns,
+    )
+    return judge_throttled(busy, ThrottleRule(launch.machine.max_sm_clock_mhz, below_share))

@@ -1,0 +1,121 @@
+"""The load client: a process that lives as long as a launch and runs vLLM's own serving benchmark.
+
+    python -m study.measure.client MODEL LOG
+
+Jobs come as JSON lines on standard input, answers go out as JSON lines; whatever the benchmark prints goes to LOG. The
+benchmark is imported once, while the server starts: its import takes 6 to 8 s, a call then adds under 0.1 s.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import IO, Any
+
+from study.design.pool import Prompt, generate_pool
+from study.errors import InputError
+
+SHORT_GAP_SHARE = 0.1
+"""A gap between two pieces under this share of the request's mean gap counts as short: tokens that came together."""
+
+
+def summarize_requests(result: dict[str, Any], users: int) -> dict[str, Any]:
+    """Turn the benchmark's detailed result into the columns of `records.Requests`, in the order sent."""
+    order = sorted(range(len(result["start_times"])), key=lambda index: float(result["start_times"][index]))
+    columns: dict[str, Any] = {name: [] for name in ("start_s", "ttft_s", "latency_s", "input_tokens", "output_tokens")}
+    columns |= {"chunks": [], "short_gaps": [], "error": [], "witness_us": {}}
+    for place, index in enumerate(order):
+        gaps = [float(gap) for gap in result["itls"][index]]
+        error = str(result["errors"][index] or "")
+        good = not error and result["output_lens"][index] > 0
+        columns["start_s"].append(float(result["start_times"][index]))
+        columns["ttft_s"].append(float(result["ttfts"][index]) if good else None)
+        columns["latency_s"].append(float(result["latencies"][index]) if good else None)
+        columns["input_tokens"].append(int(result["input_lens"][index]))
+        columns["output_tokens"].append(int(result["output_lens"][index]) if good else None)
+        columns["chunks"].append(len(gaps) + 1 if good else 0)
+        columns["short_gaps"].append(_count_short(gaps))
+        columns["error"].append(error if good or error else "no token came back")
+        if place % users == 0:
+            columns["witness_us"][place] = [round(gap * 1e6) for gap in gaps]
+    columns["order"] = order
+    return columns
+
+
+def _count_short(gaps: list[float]) -> int:
+    if not gaps:
+        return 0
+    limit = SHORT_GAP_SHARE * sum(gaps) / len(gaps)
+    return sum(gap < limit for gap in gaps)
+
+
+class Benchmark:
+    """vLLM's serving benchmark, imported once."""
+
+    def __init__(self, model: str) -> None:
+        from vllm.benchmarks.serve import add_cli_args, main
+
+        self._main = main
+        self._parser = argparse.ArgumentParser(exit_on_error=False)
+        add_cli_args(self._parser)
+        self._model = model
+
+    def pool(self, job: dict[str, Any]) -> dict[str, Any]:
+        """Make a pool with the model's tokenizer."""
+        from vllm.tokenizers import get_tokenizer
+
+        prompts = generate_pool(job["seed"], job["input_tokens"], get_tokenizer(self._model), job["size"])
+        return {"prompts": [item.prompt for item in prompts]}
+
+    def load(self, job: dict[str, Any]) -> dict[str, Any]:
+        """Run one load and return its requests as columns."""
+        arguments = self._parser.parse_args(job["arguments"])
+        started = time.monotonic()
+        result = self._main(arguments)
+        ended = time.monotonic()
+        columns = summarize_requests(result, job["users"])
+        order = columns.pop("order")
+        columns["asked_tokens"] = [job["asked_tokens"][index] for index in order]
+        return {"started_s": started, "ended_s": ended, "duration_s": float(result["duration"]), "requests": columns}
+
+
+def answer(benchmark: Benchmark, job: dict[str, Any]) -> dict[str, Any]:
+    """Do one job; a failure is an answer too."""
+    try:
+        return {"ok": True, **(benchmark.pool(job) if job["job"] == "pool" else benchmark.load(job))}
+    except InputError as error:
+        return {"ok": False, "input": True, "error": str(error)}
+    except (Exception, SystemExit) as error:  # the edge: whatever the benchmark raises must reach the runner
+        return {"ok": False, "input": False, "error": f"{type(error).__name__}: {error}"}
+
+
+def main(model: str, log: Path) -> int:
+    """Serve jobs until standard input closes."""
+    out = _redirect_output(log)
+    started = time.monotonic()
+    benchmark = Benchmark(model)
+    print(json.dumps({"ok": True, "import_s": time.monotonic() - started}), file=out, flush=True)
+    for line in sys.stdin:
+        print(json.dumps(answer(benchmark, json.loads(line))), file=out, flush=True)
+    out.flush()
+    os._exit(0)  # the bindings print pages of leak reports on an ordinary exit
+
+
+def _redirect_output(log: Path) -> IO[str]:
+    """Keep standard output for answers; send everything that prints to the log."""
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    return out
+
+
+def prompts_of(answered: dict[str, Any]) -> list[Prompt]:
+    """Read the answer to a pool job."""
+    return [Prompt(text) for text in answered["prompts"]]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], Path(sys.argv[2])))

@@ -1,0 +1,96 @@
+"""The guard: starts the server in its own process group and ends that group when the runner is gone.
+
+    python -m study.measure.guard LOG [--cores 0,1] -- COMMAND ...
+
+The runner holds the guard's standard input open; when that pipe closes, whatever killed the runner, the group gets
+SIGINT and a moment later SIGKILL. Killing the API server alone would leave vLLM's engine and workers alive. The guard
+writes one JSON line when the server is started (`{"pid": ...}`) and one when it has ended (`{"exit": ...}`).
+Standard library only, so that it is up in a blink.
+"""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+GRACE_S = 2.0
+POLL_S = 0.1
+
+
+def signal_group(group: int, number: int) -> bool:
+    """Send a signal to a process group; False where no process of it is left."""
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def end_group(group: int, grace_s: float = GRACE_S) -> None:
+    """End a process group: SIGINT, up to `grace_s` seconds, SIGKILL."""
+    deadline = time.monotonic() + grace_s
+    alive = signal_group(group, signal.SIGINT)
+    while alive and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+        _reap()
+        alive = signal_group(group, 0)
+    signal_group(group, signal.SIGKILL)
+
+
+def _reap() -> None:
+    """Collect ended children, which would otherwise count as alive in their group."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _say(**facts: int) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        print(json.dumps(facts), flush=True)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command until it ends or standard input closes."""
+    split = arguments.index("--")
+    options, command = arguments[:split], arguments[split + 1 :]
+    if "--cores" in options:
+        cores = options[options.index("--cores") + 1]
+        os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    with Path(options[0]).open("ab") as log:
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            restore_signals=True,
+            preexec_fn=_default_signals,  # safe: this process has one thread
+        )
+    _say(pid=child.pid)
+    while child.poll() is None:
+        readable, _, _ = select.select([sys.stdin], [], [], POLL_S)
+        if readable and not os.read(sys.stdin.fileno(), 4096):
+            break
+    end_group(child.pid)
+    code = child.wait()
+    _say(exit=code)
+    return 0
+
+
+def _default_signals() -> None:
+    """Give the server the ordinary signal handling that the guard gave up."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,251 @@
+"""One launch: a fresh server from gate to stop, its runs, and the records of both.
+
+    gate -> canary -> spawn ... healthy -> first token -> configuration -> (idle) -> run, run, ... -> stop -> canary
+
+A run is: gate, warm-up waves (discarded; they also end the idle pause and size the run), load. Its record is written at
+once; the launch's own record lies open in the store until the server is stopped.
+"""
+
+import contextlib
+import hashlib
+import shutil
+import time
+from typing import Any, Literal
+
+from study.design.plan import PlannedLaunch
+from study.errors import InputError, ServerError, StudyError
+from study.measure.canary import run_canary
+from study.measure.load import Client
+from study.measure.run import Run, Site
+from study.measure.server import (
+    DOWNGRADE,
+    Server,
+    ServerSpec,
+    command_of,
+    log_lines,
+    make_temporary,
+    recorded_environment,
+    tail_of,
+)
+from study.measure.setting import Interrupted, Setting, no_gate
+from study.measure.thermal import measure_idle
+from study.records import Canary, LaunchRecord, Outcome
+
+CANARY_TIMEOUT_S = 180.0
+CANARY_FRESH_S = 60.0
+"""A canary this young, with nothing run since, serves as the next launch's canary too."""
+COLD_CACHES = {
+    "VLLM_CACHE_ROOT": "vLLM: torch.compile, AOT, FlashInfer autotuning, DeepGEMM",
+    "TRITON_CACHE_DIR": "Triton kernels",
+    "FLASHINFER_WORKSPACE_BASE": "FlashInfer modules",
+    "CUDA_CACHE_PATH": "CUDA driver's compute cache",
+    "TORCHINDUCTOR_CACHE_DIR": "inductor",
+}
+
+
+class Launch:
+    """One attempt at a planned launch."""
+
+    def __init__(self, setting: Setting, planned: PlannedLaunch, attempt: int) -> None:
+        self.setting = setting
+        self.planned = planned
+        self.id = f"{planned.key}-a{attempt}"
+        self.log = setting.log_path(self.id)
+        self.temporary = make_temporary()
+        self.cut_short = False
+        self.reasons: dict[str, str] = {}
+        self.facts: dict[str, Any] = self._first_facts(attempt)
+
+    def perform(self) -> LaunchRecord:
+        """Make the launch and its runs; the record is written whatever happens.
+
+        Raises:
+            Interrupted: the session was asked to end; server and records are in order.
+
+        """
+        outcome = Outcome(status="failed", stage="spawn", message="ended in the harness")
+        try:
+            self.facts["gate"] = self.setting.gate_before_launch()
+            self.facts["canary_before"] = self._canary("canary_before")
+            outcome = self._serve()
+        except Interrupted:
+            outcome = Outcome(status="interrupted", stage="serve", message="the session was asked to end")
+            raise
+        except StudyError as error:
+            status: Literal["failed", "interrupted"] = "interrupted" if isinstance(error, InputError) else "failed"
+            stage = error.stage if isinstance(error, ServerError) else "load"
+            outcome = Outcome(status=status, stage=stage, message=str(error), log_tail=self._log_tail())
+            if isinstance(error, InputError):
+                raise  # the user mends it and resumes: not a result
+        finally:
+            record = self._close(outcome)
+        return record
+
+    def _serve(self) -> Outcome:
+        """Start the server, make the runs, stop it."""
+        setting = self.setting
+        spec = self._spec()
+        server: Server | None = None
+        client: Client | None = None
+        self.facts |= {"spawn_s": time.monotonic(), "spawn_unix_s": time.time()}
+        try:
+            server = Server.start(spec, self.log, setting.root, self.temporary)
+            self.facts["command"] = [self._plain(part) for part in command_of(spec, server.port)]
+            if self.planned.runs:
+                client = Client(setting.model, self.temporary / "client.log", setting.root, server.client_environment)
+            self._watch_start(server)
+            setting.keep_open(self._record(Outcome(status="interrupted", stage="serve", message="the runner died")))
+            for position, run in enumerate(self.planned.runs):
+                assert client is not None  # noqa: S101 (made above, since there are runs)
+                if not server.alive():
+                    raise ServerError("serve", f"the server ended during the session: {server.last_error()}")
+                site = Site(setting, self.id, self.planned.level, server, client, self.temporary)
+                if not Run(site, run, position).perform():
+                    self.cut_short = True
+                    return Outcome(status="ok", stage="done", message="the time limit came before the last run")
+            return Outcome(status="ok", stage="done")
+        finally:
+            if client:
+                client.close()
+            if server:
+                self._stop(server)
+
+    def _watch_start(self, server: Server) -> None:
+        """Follow the start to the first token, and read what was resolved."""
+        self.facts["healthy_s"] = server.wait_healthy(self.setting.parameters.ready_deadline_s)
+        self.facts["first_token_s"] = server.first_token(self.setting.model)
+        resolved = server.resolved()
+        cache = resolved.get("cache_config", {})
+        self.facts |= {"kv_cache_blocks": cache.get("num_gpu_blocks"), "resolved": self._plain(resolved)}
+        self.facts["kv_cache_tokens"] = cache.get("kv_cache_size_tokens")
+        self.facts["downgrades"] = [self._plain(line) for line in log_lines(self.log) if DOWNGRADE.search(line)]
+        self._read_idle()
+
+    def _read_idle(self) -> None:
+        """Read the card at rest with the server loaded; the first reading sets the gate where no parameter does."""
+        setting = self.setting
+        if setting.reader is None:
+            self.reasons |= dict.fromkeys(("idle_c", "idle_power_w"), "no GPU")
+            return
+        settle = setting.target_c is None
+        idle_c, idle_power_w, reasons = measure_idle(setting.reader, time.monotonic, time.sleep, settle=settle)
+        self.facts |= {"idle_c": idle_c, "idle_power_w": idle_power_w}
+        self.reasons |= reasons
+        if settle and idle_c is not None:
+            setting.target_c, setting.target_source = idle_c + 3, "idle with the server loaded + 3, measured"
+
+    def _canary(self, name: str) -> Canary | None:
+        """Run the canary; one that just ran, with nothing since, serves as the next launch's too."""
+        setting = self.setting
+        last = setting.last_canary
+        if name == "canary_before" and last and time.monotonic() - last.started_s < CANARY_FRESH_S:
+            return last
+        canary, reason = run_canary(
+            setting.parameters.device, setting.machine.gpu_uuid, CANARY_TIMEOUT_S, time.monotonic
+        )
+        setting.last_canary = canary if name == "canary_after" else None
+        if canary is None:
+            self.reasons[name] = reason
+        return canary
+
+    def _stop(self, server: Server) -> None:
+        self.facts["stop_asked_s"] = time.monotonic()
+        stopped = server.stop()
+        self.facts |= {"stopped_s": time.monotonic(), "stopped_by": stopped.stopped_by}
+        if stopped.stopped_by is None:
+            self.reasons["stopped_by"] = "the server ended on its own"
+        self.facts["left_over"] = stopped.left_over + self._memory_left()
+        self._scrub_log(server.secret)
+
+    def _memory_left(self) -> list[str]:
+        """Name processes that still hold the card once the server is gone."""
+        reader = self.setting.reader
+        pids = (reader.process_ids() if reader else None) or []
+        return [f"process {pid} on the GPU" for pid in pids]
+
+    def _close(self, outcome: Outcome) -> LaunchRecord:
+        """Write the record; the canary after the stop is skipped when the session ends at once."""
+        if outcome.status == "interrupted":
+            self.reasons["canary_after"] = "the session was asked to end"
+        else:
+            self.facts["canary_after"] = self._canary("canary_after")
+        shutil.rmtree(self.temporary, ignore_errors=True)
+        record = self._record(outcome)
+        self.setting.write(record)
+        return record
+
+    def _record(self, outcome: Outcome) -> LaunchRecord:
+        """Build the record of what is known now; whatever is not gets the stage as its reason."""
+        facts = dict(self.facts)
+        if self.log.is_file():
+            facts["log_sha256"] = hashlib.sha256(self.log.read_bytes()).hexdigest()
+        default = f"not reached: the launch ended at stage '{outcome.stage}'" + f" ({outcome.message})"[:200]
+        empty = [name for name, value in facts.items() if value is None]
+        missing = {name: self.reasons.get(name, default) for name in empty}
+        return LaunchRecord(**facts, outcome=outcome, missing=missing)
+
+    def _spec(self) -> ServerSpec:
+        setting = self.setting
+        level = self.planned.level
+        caches: dict[str, str] = {}
+        if setting.parameters.cache == "cold":
+            caches = {name: str(self.temporary / name.lower()) for name in COLD_CACHES}
+        return ServerSpec(
+            model=setting.model,
+            parameters=setting.parameters,
+            flags=level.flags,
+            environment={**caches, **level.environment},
+            cores=setting.server_cores,
+            gpu_uuid=setting.machine.gpu_uuid,
+        )
+
+    def _first_facts(self, attempt: int) -> dict[str, Any]:
+        """Everything that is known before the server starts; the rest is null until it is."""
+        setting, planned = self.setting, self.planned
+        parameters = setting.parameters
+        cold = parameters.cache == "cold"
+        later = ("resolved", "healthy_s", "first_token_s", "stop_asked_s", "stopped_s", "stopped_by", "log_sha256")
+        later += ("kv_cache_blocks", "kv_cache_tokens", "canary_before", "canary_after", "idle_c", "idle_power_w")
+        spec = self._spec()
+        return {
+            "study": parameters.study,
+            "fingerprint": setting.fingerprint,
+            "comparable": parameters.comparable(),
+            "rehearsal": parameters.rehearsal,
+            "launch_id": self.id,
+            "attempt": attempt,
+            "session": parameters.session,
+            "block": planned.block,
+            "position": planned.position,
+            "level": planned.level.name,
+            "fills_caches": planned.fills_caches,
+            "flags": list(planned.level.flags),
+            "environment": {k: self._plain(v) for k, v in recorded_environment(spec.environment).items()},
+            "command": [self._plain(part) for part in command_of(spec, 0)],
+            "expect": planned.level.expect,
+            "cache": parameters.cache,
+            "cache_emptied": list(COLD_CACHES.values()) if cold else [],
+            "cache_not_emptied": ["page cache of the operating system"] if cold else [],
+            "spawn_unix_s": time.time(),
+            "spawn_s": time.monotonic(),
+            "log": self.log.name,
+            "gate": no_gate("the launch ended before its gate"),
+            "machine": setting.machine,
+            **dict.fromkeys(later),
+        }
+
+    def _plain(self, value: Any) -> Any:  # noqa: ANN401 (any JSON value)
+        """Replace this launch's and this machine's folders in a text or list of texts."""
+        if isinstance(value, str):
+            value = value.replace(str(self.temporary), "<temporary>")
+        return self.setting.plain(value)
+
+    def _scrub_log(self, secret: str) -> None:
+        """Keep the key, this machine's folders and the lines of single requests out of the log that stays."""
+        with contextlib.suppress(OSError):
+            lines = [line for line in log_lines(self.log) if '"POST /v1/' not in line and '"GET /' not in line]
+            text = self._plain("\n".join(lines) + "\n").replace(secret, "<key>")
+            self.log.write_text(text, encoding="utf-8")
+
+    def _log_tail(self) -> list[str]:
+        return [self._plain(line) for line in tail_of(self.log)]

@@ -1,0 +1,184 @@
+"""Loads: vLLM's serving benchmark at a number of users, sized by a warm-up wave; one client process a launch."""
+
+import json
+import math
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from study.design.parameters import Parameters
+from study.design.pool import Prompt, pool_sha256, read_pool, rotate, take, write_prompts
+from study.errors import InputError, LoadError
+from study.measure.guard import signal_group
+from study.measure.server import tail_of
+from study.records import Load, Requests
+
+IMPORT_DEADLINE_S = 300.0
+WAVE_DEADLINE_S = 900.0
+SLACK_S = 120.0
+
+
+class Client:
+    """The load client of one launch. Started early, so that its import runs while the server starts."""
+
+    def __init__(self, model: str, log: Path, root: Path, environment: dict[str, str]) -> None:
+        package = str(Path(__file__).resolve().parents[2])
+        paths = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part and part != package]
+        self._log = log
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "study.measure.client", model, str(log)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=root,
+            env={**os.environ, **environment, "PYTHONPATH": os.pathsep.join([*paths, package])},
+            text=True,
+            start_new_session=True,
+        )
+        self._ready = False
+
+    def ask(self, job: dict[str, Any], deadline_s: float) -> dict[str, Any]:
+        """Send a job and wait for its answer.
+
+        Raises:
+            InputError: the job cannot be done with these parameters.
+            LoadError: the client ended, did not answer in time, or the benchmark failed.
+
+        """
+        if not self._ready:
+            self._read(IMPORT_DEADLINE_S)
+            self._ready = True
+        try:
+            assert self._process.stdin is not None  # noqa: S101 (asked for above)
+            self._process.stdin.write(json.dumps(job) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise LoadError(f"the load client ended: {self._last_line()}") from None
+        answer = self._read(deadline_s)
+        if not answer["ok"]:
+            raise InputError(answer["error"]) if answer["input"] else LoadError(answer["error"])
+        return answer
+
+    def _read(self, deadline_s: float) -> dict[str, Any]:
+        assert self._process.stdout is not None  # noqa: S101 (asked for above)
+        readable, _, _ = select.select([self._process.stdout], [], [], deadline_s)
+        line = self._process.stdout.readline() if readable else ""
+        if not readable:
+            self.close()
+            raise LoadError(f"the load client did not answer within {deadline_s:.0f} s")
+        if not line:
+            raise LoadError(f"the load client ended: {self._last_line()}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _last_line(self) -> str:
+        return (tail_of(self._log, 1) or ["it left no word"])[0].strip()[:300]
+
+    def close(self) -> None:
+        """End the client and whatever it started."""
+        if self._process.poll() is None:
+            signal_group(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe:
+                try:
+                    pipe.close()
+                except BrokenPipeError:
+                    continue
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a load goes and with which prompts."""
+
+    url: str
+    model: str
+    parameters: Parameters
+    folder: Path
+    """For the prompt files that the benchmark reads; a private one."""
+
+
+def make_pool(client: Client, parameters: Parameters, root: Path, seed: int, size: int) -> list[Prompt]:
+    """Return the prompts of one seed: generated with the model's tokenizer, or the user's file from a drawn start."""
+    if parameters.pool != "generated":
+        return rotate(read_pool(root / parameters.pool), seed)
+    job = {"job": "pool", "seed": seed, "input_tokens": parameters.input_tokens, "size": size}
+    return [Prompt(text) for text in client.ask(job, IMPORT_DEADLINE_S)["prompts"]]
+
+
+def run_wave(client: Client, target: Target, users: int, warm_up: Sequence[Prompt]) -> float:
+    """Run one discarded wave of `users` requests; return its length in seconds."""
+    _, answer = _run(client, target, users, take(warm_up, users), WAVE_DEADLINE_S)
+    return float(answer["duration_s"])
+
+
+def size_run(parameters: Parameters, length_factor: float, wave_s: float) -> int:
+    """Return the number of waves: at least `waves`, and enough for `min_run_s` times the level's factor."""
+    return max(parameters.waves, math.ceil(parameters.min_run_s * length_factor / wave_s))
+
+
+def run_load(client: Client, target: Target, users: int, pool: Sequence[Prompt], warm_up: "WarmUp") -> Load:
+    """Run the measured load.
+
+    Raises:
+        LoadError: the client or the benchmark failed; single failed requests are facts of the record, not errors.
+
+    """
+    prompts = take(pool, users * warm_up.waves_to_run)
+    deadline_s = SLACK_S + 5 * warm_up.waves_to_run * warm_up.wave_s
+    arguments, answer = _run(client, target, users, prompts, deadline_s)
+    return Load(
+        waves=warm_up.waves_to_run,
+        warm_up_waves=warm_up.waves,
+        warm_up_wave_s=warm_up.wave_s,
+        burst_s=warm_up.total_s,
+        pool_sha256=pool_sha256(pool),
+        arguments=arguments,
+        started_s=answer["started_s"],
+        ended_s=answer["ended_s"],
+        duration_s=answer["duration_s"],
+        requests=Requests(**answer["requests"]),
+    )
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """The discarded waves before a load: how many, how long the last one and all took, and the run sized by it."""
+
+    waves: int
+    wave_s: float
+    total_s: float
+    waves_to_run: int
+
+
+def warm_up(client: Client, target: Target, users: int, prompts: Sequence[Prompt], plan: tuple[int, float]) -> WarmUp:
+    """Run discarded waves of the same shape; `plan` is their number and the level's run length factor."""
+    waves, factor = plan
+    started = time.monotonic()
+    wave_s = 0.0
+    for _ in range(waves):
+        wave_s = run_wave(client, target, users, prompts)
+    return WarmUp(waves, wave_s, time.monotonic() - started, size_run(target.parameters, factor, wave_s))
+
+
+def _run(
+    client: Client, target: Target, users: int, prompts: list[Prompt], deadline_s: float
+) -> tuple[list[str], dict[str, Any]]:
+    """Run the benchmark once; return its arguments (without address and files) and the client's answer."""
+    file = target.folder / "prompts.jsonl"
+    write_prompts(file, prompts, target.parameters.output_tokens)
+    fixed = [
+        *("--backend", "vllm", "--endpoint", "/v1/completions", "--dataset-name", "custom", "--disable-shuffle"),
+        *("--no-oversample", "--skip-chat-template", "--custom-output-len", "-1", "--temperature", "0", "--ignore-eos"),
+        *("--save-detailed", "--disable-tqdm", "--num-prompts", str(len(prompts)), "--max-concurrency", str(users)),
+    ]
+    place = ["--base-url", target.url, "--model", target.model, "--dataset-path", str(file)]
+    asked = [item.output_tokens or target.parameters.output_tokens for item in prompts]
+    job = {"job": "load", "arguments": [*fixed, *place], "users": users, "asked_tokens": asked}
+    return fixed, client.ask(job, deadline_s)

@@ -1,0 +1,151 @@
+"""One run: a load at one number of users on a launch's server, with what was seen beside it.
+
+    gate -> warm-up waves (discarded) -> [sampler on -> load -> sampler off] -> record
+
+The warm-up ends the idle pause that a gate is, has prompts of its own, and its last wave sizes the load.
+"""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from study.design.levels import Level
+from study.design.plan import PlannedRun
+from study.design.pool import GENERATED_PROMPTS, WARM_UP_SEED_OFFSET, Prompt
+from study.errors import LoadError
+from study.measure.load import Client, Target, make_pool, run_load, run_wave, warm_up
+from study.measure.server import JIT_LINE, Server, log_lines, tail_of
+from study.measure.setting import Interrupted, Setting, no_gate
+from study.measure.telemetry import Sampler
+from study.measure.thermal import as_found, soak
+from study.records import Gate, Outcome, RunRecord, ServerView
+
+END_MARGIN_S = 5.0
+"""Kept free for the end of a run when a time limit is near."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where runs of one launch happen."""
+
+    setting: Setting
+    launch_id: str
+    level: Level
+    server: Server
+    client: Client
+    folder: Path
+
+
+class Run:
+    """One planned run on a launch's server."""
+
+    def __init__(self, site: Site, planned: PlannedRun, position: int) -> None:
+        self.site = site
+        self.setting = site.setting
+        self.planned = planned
+        self.position = position
+        self.target = Target(site.server.url, self.setting.model, self.setting.parameters, site.folder)
+        self.gate = no_gate("the run ended before its gate")
+        self.facts: dict[str, Any] = {"load": None, "telemetry": None, "server": None}
+
+    def perform(self) -> bool:
+        """Make the run and write its record; False where the time limit does not allow it."""
+        started_unix_s = time.time()
+        try:
+            if not self._measure():
+                return False
+            outcome = Outcome(status="ok", stage="done")
+        except Interrupted:
+            outcome = Outcome(status="interrupted", stage="load", message="the session was asked to end")
+            self._write(outcome, started_unix_s)
+            raise
+        except LoadError as error:
+            tail = tail_of(self.site.server.log)
+            outcome = Outcome(status="failed", stage="load", message=str(error), log_tail=tail)
+        self._write(outcome, started_unix_s)
+        return True
+
+    def _measure(self) -> bool:
+        setting, planned = self.setting, self.planned
+        size = max(GENERATED_PROMPTS, planned.users)
+        pool, waves = self._pool(planned.seed, size), 2 if self.position == 0 else 1
+        own = self._pool(planned.seed + WARM_UP_SEED_OFFSET, size)
+        self.gate = self._reach_condition(own)
+        factor = self.site.level.run_length_factor
+        warm = warm_up(self.site.client, self.target, planned.users, own, (waves, factor))
+        if warm.waves_to_run * warm.wave_s + END_MARGIN_S > setting.time_left_s():
+            return False
+        before = self.site.server.metrics()
+        log_size = self.site.server.log.stat().st_size
+        sampler = Sampler(setting.reader)
+        sampler.start()
+        try:
+            self.facts["load"] = run_load(self.site.client, self.target, planned.users, pool, warm)
+        finally:
+            self.facts["telemetry"] = sampler.stop()
+            self.facts["server"] = self._view(before, log_size)
+        return True
+
+    def _pool(self, seed: int, size: int) -> list[Prompt]:
+        """Return the seed's prompts, made once a session."""
+        pools = self.setting.pools
+        if seed not in pools:
+            pools[seed] = make_pool(self.site.client, self.setting.parameters, self.setting.root, seed, size)
+        return pools[seed]
+
+    def _reach_condition(self, prompts: list[Prompt]) -> Gate:
+        """Wait until the card is as the session kind asks."""
+        setting = self.setting
+        parameters = setting.parameters
+        if setting.reader is None or parameters.session == "cooled":
+            return setting.reach_gate()
+        if parameters.throttle == "as_found":
+            return as_found(setting.reader)
+
+        def keep_busy() -> object:
+            return run_wave(self.site.client, self.target, self.planned.users, prompts)
+
+        return soak(setting.reader, keep_busy, parameters.cool_deadline_s, parameters.throttled_below_share)
+
+    def _view(self, before: dict[str, float], log_size: int) -> ServerView:
+        """Compare what the server and the card said before and after the load."""
+        after = self.site.server.metrics()
+        names = ("prefix_queries", "prefix_hits", "preemptions")
+        facts: dict[str, Any] = {
+            name: after[name] - before[name] if name in before and name in after else None for name in names
+        }
+        missing = {name: "the server's metrics do not have it" for name in names if facts[name] is None}
+        facts["jit_lines"] = sum(JIT_LINE in line for line in log_lines(self.site.server.log, log_size))
+        reader = self.setting.reader
+        pids = reader.process_ids() if reader else None
+        facts["foreign_gpu_processes"] = None if pids is None else sorted(set(pids) - self.site.server.pids())
+        if pids is None:
+            missing["foreign_gpu_processes"] = "NVML lists no processes" if reader else "no GPU"
+        return ServerView(**facts, same_server=self.site.server.alive(), missing=missing)
+
+    def _write(self, outcome: Outcome, started_unix_s: float) -> None:
+        setting, planned = self.setting, self.planned
+        attempt = setting.next_attempt(planned.key)
+        empty = [name for name, value in self.facts.items() if value is None]
+        record = RunRecord(
+            study=setting.parameters.study,
+            fingerprint=setting.fingerprint,
+            rehearsal=setting.parameters.rehearsal,
+            run_id=f"{planned.key}-a{attempt}",
+            attempt=attempt,
+            launch_id=self.site.launch_id,
+            session=setting.parameters.session,
+            block=planned.block,
+            level=planned.level,
+            users=planned.users,
+            seed=planned.seed,
+            position=self.position,
+            started_unix_s=started_unix_s,
+            gate=self.gate,
+            outcome=outcome,
+            missing=dict.fromkeys(empty, f"the run ended before it: {outcome.message}"),
+            **self.facts,
+        )
+        setting.write(record)
+        setting.tell_run(planned, record)

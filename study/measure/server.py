@@ -1,0 +1,353 @@
+"""One vLLM server: its own process group on 127.0.0.1, started by argument list, watched by the guard.
+
+Ready means that `/health` answers on a socket that *our* process holds, and then that a first token came. A stop is
+SIGINT, SIGTERM, SIGKILL with deadlines, and tells what was left over.
+"""
+
+import json
+import os
+import re
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from study.design.parameters import Parameters
+from study.errors import InputError, ServerError
+from study.measure.guard import signal_group
+
+HOST = "127.0.0.1"
+POLL_S = 0.25
+STOP_DEADLINES_S = ((signal.SIGINT, 20.0), (signal.SIGTERM, 10.0), (signal.SIGKILL, 10.0))
+FIRST_TOKEN_DEADLINE_S = 600.0
+OWNED_FLAGS = {"--host", "--port", "--model", "--load-format", "--api-key", "--kv-cache-memory-bytes", "--uds"}
+ALLOWED_ENVIRONMENT = re.compile(
+    r"^(VLLM_|TORCH|TRITON_|FLASHINFER_|CUDA_VISIBLE_DEVICES$|CUDA_CACHE|CUDA_DEVICE_ORDER$|NCCL_|OMP_|MKL_|PYTORCH_|"
+    r"HF_HUB_OFFLINE$)"
+)
+SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW", re.IGNORECASE)
+JIT_LINE = "during inference: "
+DOWNGRADE = re.compile(r"setting cudagraph_mode|Overriding cudagraph_mode|cudagraph.*Overriding to")
+
+
+@dataclass(frozen=True)
+class ServerSpec:
+    """What to start: flags after the model, extra environment, cores (empty: any)."""
+
+    model: str
+    parameters: Parameters
+    flags: tuple[str, ...]
+    environment: dict[str, str]
+    cores: tuple[int, ...] = ()
+    gpu_uuid: str | None = None
+    port: int | None = None
+
+
+@dataclass
+class StopFacts:
+    """How a server ended: the signal that did it (None: on its own) and what was left."""
+
+    stopped_by: str | None
+    left_over: list[str] = field(default_factory=list)
+
+
+def check_server_flags(flags: list[str]) -> None:
+    """Refuse flags that the study sets itself, before a server starts."""
+    for flag in flags:
+        name = flag.split("=")[0].split(" ")[0]
+        if name in OWNED_FLAGS:
+            raise InputError(f"server_flags has '{flag}', which the study sets itself; leave it out")
+
+
+def find_port(asked: int | None = None) -> int:
+    """Return a free port on 127.0.0.1, or the one asked for.
+
+    Raises:
+        InputError: the port asked for is taken.
+
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, asked or 0))
+        except OSError:
+            raise InputError(f"port {asked} on {HOST} is taken; name another, or null for a free one") from None
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Server:
+    """A running vLLM server; make one with `Server.start`."""
+
+    def __init__(self, guard: subprocess.Popen[str], pid: int, port: int, key: str, log: Path) -> None:
+        self.pid = pid
+        self.port = port
+        self.log = log
+        self._guard = guard
+        self._key = key
+        self._started = _create_time(pid)
+
+    @classmethod
+    def start(cls, spec: ServerSpec, log: Path, root: Path, temporary: Path) -> "Server":
+        """Start the server through its guard; `temporary` becomes its TMPDIR.
+
+        Raises:
+            ServerError: the guard or the process did not come up.
+
+        """
+        port = find_port(spec.port)
+        key = secrets.token_urlsafe(24)
+        environment = {**os.environ, **spec.environment, "TMPDIR": str(temporary)}
+        environment |= {"VLLM_API_KEY": key, "VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1"}
+        if spec.gpu_uuid:
+            environment["CUDA_VISIBLE_DEVICES"] = spec.gpu_uuid
+        cores = ["--cores", ",".join(map(str, spec.cores))] if spec.cores else []
+        guard = subprocess.Popen(
+            [sys.executable, "-m", "study.measure.guard", str(log), *cores, "--", *command_of(spec, port)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**environment, "PYTHONPATH": _with_package(environment)},
+            cwd=root,
+            text=True,
+            start_new_session=True,
+        )
+        assert guard.stdout is not None  # noqa: S101 (asked for above)
+        line = guard.stdout.readline()
+        if not line:
+            raise ServerError("spawn", f"the server's guard ended at once with code {guard.wait()}")
+        return cls(guard, int(json.loads(line)["pid"]), port, key, log)
+
+    @property
+    def url(self) -> str:
+        """Address of the server."""
+        return f"http://{HOST}:{self.port}"
+
+    @property
+    def client_environment(self) -> dict[str, str]:
+        """What a load client needs in its environment: the key, and no proxy on the way."""
+        return {"OPENAI_API_KEY": self._key, "NO_PROXY": f"{HOST},localhost", "no_proxy": f"{HOST},localhost"}
+
+    @property
+    def secret(self) -> str:
+        """The API key, to be kept out of whatever is stored."""
+        return self._key
+
+    def alive(self) -> bool:
+        """Whether the process that was started is still there (not another one with its number)."""
+        return self._started is not None and _create_time(self.pid) == self._started
+
+    def pids(self) -> set[int]:
+        """Return the ids of the server's processes: its group and their children."""
+        group = {process.pid for process in psutil.process_iter() if _group_of(process.pid) == self.pid}
+        for pid in list(group):
+            try:
+                group |= {child.pid for child in psutil.Process(pid).children(recursive=True)}
+            except psutil.Error:
+                continue
+        return group
+
+    def wait_healthy(self, deadline_s: float) -> float:
+        """Wait until `/health` of this very process answers 200; return the monotonic time of that answer.
+
+        Raises:
+            ServerError: the process ended, or the deadline passed.
+
+        """
+        deadline = time.monotonic() + deadline_s
+        while time.monotonic() < deadline:
+            if not self.alive():
+                raise ServerError("ready", f"the server ended before it was ready: {self.last_error()}")
+            if self._answers("/health") and self._holds_port():
+                return time.monotonic()
+            time.sleep(POLL_S)
+        raise ServerError("ready", f"the server was not ready within {deadline_s:.0f} s")
+
+    def first_token(self, model: str) -> float:
+        """Ask for one token; return the monotonic time when it came.
+
+        Raises:
+            ServerError: no token came.
+
+        """
+        body = {"model": model, "prompt": [7] * 16, "max_tokens": 1, "temperature": 0, "ignore_eos": True}
+        try:
+            answer = json.loads(self._request("/v1/completions", body, FIRST_TOKEN_DEADLINE_S))
+            tokens = answer["usage"]["completion_tokens"]
+        except (OSError, ValueError, KeyError) as error:
+            raise ServerError("first_token", f"no first token: {error}") from None
+        if tokens != 1:
+            raise ServerError("first_token", f"asked for one token, got {tokens}")
+        return time.monotonic()
+
+    def resolved(self) -> dict[str, Any]:
+        """Return `vllm_config` as this server resolved it.
+
+        Raises:
+            ServerError: the developer endpoint did not answer.
+
+        """
+        try:
+            answer = json.loads(self._request("/server_info?config_format=json", None, 120.0))
+            config: dict[str, Any] = answer["vllm_config"]
+        except (OSError, ValueError, KeyError) as error:
+            raise ServerError("resolve", f"/server_info gave no configuration: {error}") from None
+        return config
+
+    def metrics(self) -> dict[str, float]:
+        """Return the counters `prefix_queries`, `prefix_hits`, `preemptions` (those that `/metrics` has)."""
+        names = {"prefix_queries": "prefix_cache_queries", "prefix_hits": "prefix_cache_hits"}
+        names["preemptions"] = "num_preemptions"
+        try:
+            text = self._request("/metrics", None, 30.0)
+        except OSError:
+            return {}
+        found = {}
+        for short, name in names.items():
+            values = re.findall(rf"^vllm:{name}_total(?:{{[^}}]*}})? (\S+)$", text, re.MULTILINE)
+            if values:
+                found[short] = sum(map(float, values))
+        return found
+
+    def stop(self) -> StopFacts:
+        """End the server and say how; nothing of its group stays."""
+        facts = StopFacts(None)
+        for number, deadline_s in STOP_DEADLINES_S:
+            if not self._group_alive():
+                break
+            facts.stopped_by = signal.Signals(number).name
+            signal_group(self.pid, number)
+            self._wait_gone(deadline_s)
+        if self._guard.stdin:
+            self._guard.stdin.close()
+        try:
+            self._guard.wait(timeout=15)
+        except subprocess.TimeoutExpired:
+            self._guard.kill()
+        facts.left_over = [f"process {pid}" for pid in sorted(self.pids()) if pid != self.pid]
+        return facts
+
+    def last_error(self) -> str:
+        """Return the last log line that names an error, or the last line."""
+        lines = tail_of(self.log, 200)
+        errors = [line for line in lines if re.search(r"\b\w*Error\b|error:", line)]
+        return (errors or lines or ["the log is empty"])[-1].strip()[:300]
+
+    def _wait_gone(self, deadline_s: float) -> None:
+        deadline = time.monotonic() + deadline_s
+        while self._group_alive() and time.monotonic() < deadline:
+            time.sleep(0.1)
+
+    def _group_alive(self) -> bool:
+        return any(_is_running(pid) for pid in self.pids())
+
+    def _answers(self, path: str) -> bool:
+        try:
+            self._request(path, None, 5.0)
+        except (OSError, ValueError):
+            return False
+        return True
+
+    def _holds_port(self) -> bool:
+        """Whether a process of this server's group listens on its port: another's answer is not ours."""
+        return any(port == self.port for pid in self.pids() for port in _listening(pid))
+
+    def _request(self, path: str, body: dict[str, Any] | None, timeout_s: float) -> str:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data=data)  # noqa: S310 (the address is our own)
+        request.add_header("Authorization", f"Bearer {self._key}")
+        request.add_header("Content-Type", "application/json")
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(request, timeout=timeout_s) as answer:
+            text: str = answer.read().decode()
+        return text
+
+
+def command_of(spec: ServerSpec, port: int) -> list[str]:
+    """Return the argument list of a server; no secret is in it."""
+    cache = spec.parameters.kv_cache_memory_bytes
+    return [
+        *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
+        *("--host", HOST, "--port", str(port), "--model", spec.model),
+        *("--load-format", spec.parameters.load_format, "--no-enable-prefix-caching"),
+        *(("--kv-cache-memory-bytes", str(cache)) if cache else ()),
+        *spec.parameters.server_flags,
+        *spec.flags,
+    ]
+
+
+def recorded_environment(extra: dict[str, str]) -> dict[str, str]:
+    """Return the environment that may stand in a record: an allow-list, without anything that names a secret."""
+    both = {**os.environ, **extra}
+    return {
+        name: value
+        for name, value in sorted(both.items())
+        if (ALLOWED_ENVIRONMENT.match(name) or name in extra) and not SECRET_NAME.search(name)
+    }
+
+
+def tail_of(path: Path, lines: int = 40, most_bytes: int = 65536) -> list[str]:
+    """Return the last lines of a text file (an empty list where there is none)."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - most_bytes))
+            return file.read().decode(errors="replace").splitlines()[-lines:]
+    except OSError:
+        return []
+
+
+def log_lines(path: Path, since: int = 0) -> Iterator[str]:
+    """Yield the lines of a log from byte offset `since`."""
+    with path.open("rb") as file:
+        file.seek(since)
+        for line in file:
+            yield line.decode(errors="replace").rstrip("\r\n")
+
+
+def make_temporary() -> Path:
+    """Return a fresh private folder for one server's temporary files."""
+    return Path(tempfile.mkdtemp(prefix="study-server-"))
+
+
+def _with_package(environment: dict[str, str]) -> str:
+    """Return a PYTHONPATH with which the guard finds this package, wherever it was started."""
+    here = str(Path(__file__).resolve().parents[2])
+    known = [part for part in environment.get("PYTHONPATH", "").split(os.pathsep) if part]
+    return os.pathsep.join([*known, *([] if here in known else [here])])
+
+
+def _create_time(pid: int) -> float | None:
+    try:
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
+    except psutil.Error:
+        return None
+
+
+def _is_running(pid: int) -> bool:
+    return _create_time(pid) is not None
+
+
+def _group_of(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return None
+
+
+def _listening(pid: int) -> list[int]:
+    try:
+        sockets = psutil.Process(pid).net_connections(kind="tcp")
+    except psutil.Error:
+        return []
+    return [item.laddr.port for item in sockets if item.status == psutil.CONN_LISTEN and item.laddr.ip == HOST]

@@ -1,0 +1,146 @@
+"""A session as its own process: start `python -m study run`, follow it, and let a lost notebook lose nothing.
+
+The runner's standard input is a pipe that this process holds. When the notebook's kernel dies, the pipe closes, and
+the runner stops its server and ends; with `detach` it lives on.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import types
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tqdm.std import tqdm
+
+from study.design.levels import select_levels
+from study.design.parameters import Parameters, make_parameters
+from study.design.plan import describe_plan, make_plan
+from study.design.root import find_root
+from study.errors import InputError, StudyError
+from study.progress import seen_seconds
+from study.records import LaunchRecord
+from study.store import Store
+
+NOT_PARAMETERS = {"In", "Out", "exit", "quit", "get_ipython", "open"}
+
+
+@dataclass(frozen=True)
+class SessionEnd:
+    """How a session ended: what it recorded now, and what is left for the same command to do."""
+
+    study: str
+    launches: int
+    runs: int
+    failed: int
+    left: int
+    message: str
+
+
+def read_notebook_parameters(namespace: Mapping[str, Any]) -> Parameters:
+    """Return the parameters that a notebook's parameters cell and papermill have set.
+
+    Args:
+        namespace: the notebook's `globals()`, before anything but parameters was assigned.
+
+    Raises:
+        InputError: a name that is no parameter, a missing one, or a wrong value.
+
+    """
+    return make_parameters(
+        {
+            name: value
+            for name, value in namespace.items()
+            if not name.startswith("_")
+            and name not in NOT_PARAMETERS
+            and not isinstance(value, types.ModuleType | types.FunctionType | type)
+        }
+    )
+
+
+def plan_session(parameters: Parameters) -> str:
+    """Return the plan of a session as text: launches, runs, their order, and about how long they take."""
+    root = find_root()
+    store = Store(root / parameters.data_dir, parameters.study)
+    records = store.read() if store.raw.is_dir() else None
+    plan = make_plan(parameters, select_levels(parameters.levels, root), seen_seconds(records))
+    return describe_plan(plan, parameters)
+
+
+def follow_session(parameters: Parameters, detach: bool = False) -> SessionEnd:
+    """Run a session in its own process and show one progress bar with the time left.
+
+    Raises:
+        InputError: the runner refused its input; nothing was started.
+        StudyError: the runner ended with an error; what it recorded stays.
+
+    """
+    root = find_root()
+    with _parameter_file(parameters) as file:
+        command = [sys.executable, "-m", "study", "run", "--parameters", str(file), "--events"]
+        process = subprocess.Popen(
+            [*command, *(["--detach"] if detach else [])],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=root,
+            text=True,
+            start_new_session=True,
+        )
+        end = _follow(process)
+    _, errors = process.communicate()
+    if process.returncode:
+        last = (errors.strip().splitlines() or [f"the runner ended with code {process.returncode}"])[-1]
+        raise (InputError if process.returncode == InputError.exit_code else StudyError)(last)
+    return end or SessionEnd(parameters.study, 0, 0, 0, 0, "the runner said nothing")
+
+
+@contextmanager
+def _parameter_file(parameters: Parameters) -> Iterator[Path]:
+    """Hand the checked parameters over in a file (JSON is YAML)."""
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml", encoding="utf-8") as file:
+        file.write(parameters.model_dump_json())
+        file.flush()
+        yield Path(file.name)
+
+
+def _follow(process: subprocess.Popen[str]) -> SessionEnd | None:
+    """Read the runner's events until it ends."""
+    assert process.stdout is not None  # noqa: S101 (asked for by the caller)
+    end = None
+    with tqdm(total=1, unit="s", disable=not _somebody_watches(), bar_format=_BAR, file=sys.stdout) as bar:
+        for line in process.stdout:
+            event = json.loads(line)
+            if event["event"] == "end":
+                end = SessionEnd(**{name: event[name] for name in SessionEnd.__dataclass_fields__})
+                bar.n = bar.total
+            else:
+                bar.total = max(1, round(event["total_s"]))
+                bar.n = min(bar.total, round(event["done_s"]))
+            bar.set_description_str(event["message"], refresh=True)
+    return end
+
+
+_BAR = "{desc} {percentage:3.0f}% |{bar:24}| {elapsed} spent, about {remaining} left"
+
+
+def _somebody_watches() -> bool:
+    """Whether a bar has a reader: a terminal, or a notebook."""
+    return sys.stdout.isatty() or ("ipykernel" in sys.modules and not os.environ.get("STUDY_QUIET"))
+
+
+def describe_records(study: str, data_dir: str = "data") -> str:
+    """Return in words what a study's raw folder holds, with every failure named."""
+    records = Store(find_root() / data_dir, study).read()
+    measured = [launch for launch in records.launches if not launch.fills_caches]
+    lines = [f"{len(measured)} measured launches, {len(records.runs)} runs in {data_dir}/raw/{study}"]
+    for item in (*records.launches, *records.runs):
+        if item.outcome.status != "ok":
+            name = item.launch_id if isinstance(item, LaunchRecord) else item.run_id
+            lines.append(f"  {name}: {item.outcome.status} at {item.outcome.stage}: {item.outcome.message}")
+    return "\n".join(lines)
