@@ -10,7 +10,7 @@ import signal
 import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -58,7 +58,12 @@ class Tally:
     left: int = 0
 
 
-def run_session(parameters: Parameters, root: Path, options: RunOptions) -> int:
+def run_session(
+    parameters: Parameters,
+    root: Path,
+    options: RunOptions,
+    open_gpu: Callable[[str | int | None], GpuReader] = GpuReader.open,
+) -> int:
     """Carry out what is left of a session; return the exit code.
 
     Raises:
@@ -71,7 +76,7 @@ def run_session(parameters: Parameters, root: Path, options: RunOptions) -> int:
         _close_left_open(store)
         records = _records_so_far(store, parameters)
         plan = make_plan(parameters, select_levels(parameters.levels, root), seen_seconds(records))
-        reader = GpuReader.open(parameters.gpu) if parameters.device == "cuda" else None
+        reader = open_gpu(parameters.gpu) if parameters.device == "cuda" else None
         try:
             setting = _make_setting(parameters, root, store, reader, options)
             return _carry_out(plan, records, setting, _Reporter(plan, parameters.study, options))

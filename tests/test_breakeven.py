@@ -2,8 +2,9 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats as scipy_stats
 
 from study.analyze.breakeven import Regime, StartAndSpeed, equal_token_times, find_break_even, solve_break_even
 from study.errors import InputError
@@ -60,8 +61,6 @@ def test_regimes(start_s, token_s, regime):
 
 
 def test_interval_ends_are_where_the_t_test_turns():
-    from scipy import stats as scipy_stats
-
     level, default = server(20, 0.0052), server(60, 0.005, OTHER_WIGGLE)
     for t in equal_token_times(level, default)[0]:
         tokens = (t - level.start_s) / level.token_s - (t - default.start_s) / default.token_s
@@ -81,6 +80,14 @@ def test_a_lead_by_means_alone_is_at_least():
     found = find_break_even(level, server(60, 0.005, OTHER_WIGGLE))
     assert (found.regime, found.t_star_s) == (Regime.NEVER_LOSES, None)
     assert found.ahead_at_least_s > 60
+
+
+def test_a_start_that_is_not_told_apart_gives_no_sure_lead():
+    starts = np.array([55.0, 70.0, 50.0, 66.0, 54.0])
+    found = find_break_even(StartAndSpeed(starts, 0.006 * WIGGLE), server(60, 0.005, OTHER_WIGGLE))
+    assert (found.regime, found.ahead_at_least_s) == (Regime.WINS_UNTIL, None)
+    assert "starts apart" in found.reason
+    assert found.t_star_s.contains(found.t_star_s.point)
 
 
 def test_nothing_told_apart_is_undecided():
@@ -138,6 +145,7 @@ def test_unusable_arrays_are_refused(level, words):
         find_break_even(empty, empty)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 10_000), st.sampled_from([0.002, 0.01, 0.04]), st.floats(0.01, 100.0))
 def test_unit_of_token_times_does_not_matter_and_the_point_lies_inside(seed, sd, scale):
     rng = np.random.default_rng(seed)

@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
@@ -71,6 +71,7 @@ def test_holm_of_a_worked_example():
     assert adjusted == pytest.approx([0.06, 0.04, 0.06, 0.045])
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0.0001, 1.0), min_size=1, max_size=6))
 def test_holm_rejects_what_stepping_down_rejects(p):
     rejected = set()
@@ -95,6 +96,7 @@ def test_equivalence_is_two_one_sided_t_tests():
     assert float(stats.equivalence_p(stats.paired_test(d), 0.01)) == pytest.approx(max(low, high))
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(-2000, 2000), min_size=3, max_size=8, unique=True), st.sampled_from([0.05, 0.025, 0.01]))
 def test_one_interval_serves_equivalence(ticks, alpha):
     test = stats.paired_test(np.array(ticks) / 1e5, alpha)
@@ -176,6 +178,7 @@ def test_a_level_four_times_as_slow_is_found():
     assert stats_power.power_of_difference(math.log(4), 0.001, 3) == pytest.approx(1.0)
 
 
+@settings(deadline=None)
 @given(st.floats(0.0005, 0.05), st.integers(3, 12))
 def test_smallest_effect_is_found_in_four_of_five(sd, blocks):
     effect = stats_power.smallest_effect(sd, blocks)

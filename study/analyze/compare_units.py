@@ -64,23 +64,13 @@ def check_table(table: pd.DataFrame) -> pd.DataFrame:
         if column not in table.columns:
             raise InputError(f"column '{column}' is missing{suggest(column, map(str, table.columns))}")
     checked = table.reset_index(drop=True)
-    for column in ("value", *(["median_ms"] if "median_ms" in checked else [])):
-        _check_times(checked, column)
     if "launch" not in checked:
         checked["launch"] = checked["block"].map(lambda block: f"block {block}")
     if "seed" not in checked:
         checked["seed"] = checked["block"]
-    holes = checked[_RUN].isna()
-    if holes.to_numpy().any():
-        row, column = np.argwhere(holes.to_numpy())[0]
-        raise InputError(f"row {row} has no {_RUN[column]}; every run needs one")
-    twice = checked.duplicated(_RUN)
-    if twice.any():
-        run = checked[twice].iloc[0]
-        raise InputError(
-            f"level '{run['level']}' at {run['users']} users stands twice in block {run['block']}, seed {run['seed']} "
-            f"(again with {run['value']} ms); one row a run works, with its seed and launch where there are several"
-        )
+    for column in ("value", *(["median_ms"] if "median_ms" in checked else [])):
+        _check_times(checked, column)
+    _check_runs(checked)
     checked["users"] = checked["users"].astype(int)
     checked["log"] = np.log(checked["value"].to_numpy(dtype=np.float64))
     return checked
@@ -150,6 +140,22 @@ def _check_times(table: pd.DataFrame, column: str) -> None:
         raise InputError(
             f"{column} {run[column]} of level '{run['level']}' at {run['users']} users, block {run['block']}, is not a "
             "positive finite time in ms; leave out a run that has none"
+        )
+
+
+def _check_runs(table: pd.DataFrame) -> None:
+    """Refuse a run without a key, with a number of users that is none, or that stands twice."""
+    holes = np.argwhere(table[_RUN].isna().to_numpy())
+    if holes.size:
+        row, column = holes[0]
+        raise InputError(f"row {row} has no {_RUN[column]}; every run needs one")
+    counts = pd.to_numeric(table["users"], errors="coerce")
+    for _, run in table[~(counts >= 1) | (counts % 1 != 0)].iterrows():
+        raise InputError(f"users {run['users']!r} of level '{run['level']}' is no count; 1, 2, 4 work")
+    for _, run in table[table.duplicated(_RUN)].iterrows():
+        raise InputError(
+            f"level '{run['level']}' at {run['users']} users stands twice in block {run['block']}, seed {run['seed']} "
+            f"(again with {run['value']} ms); one row a run works, with its seed and launch where there are several"
         )
 
 

@@ -80,7 +80,7 @@ def estimate_effect(draft: Draft, alpha: float) -> Estimate | None:
         point = stats.to_percent(float(draft.sample.level.mean() - draft.sample.default.mean()))
         return Estimate(point, None, None, draft.n, draft.sample.pairing.unit, 1.0 - alpha)
     low, point, high = (stats.to_percent(float(x)) for x in (draft.test.low, draft.test.mean, draft.test.high))
-    return Estimate(point, low, high, draft.n, draft.sample.pairing.unit, 1.0 - alpha)
+    return Estimate(point, low, high if math.isfinite(high) else None, draft.n, draft.sample.pairing.unit, 1.0 - alpha)
 
 
 def judge(draft: Draft, place: FamilyPlace, aa: Sequence[AaCheck], options: CompareOptions, runs: pd.DataFrame) -> Pair:
@@ -140,13 +140,12 @@ def _decide(
             verdict = Verdict.SLOWER_WITHIN_MARGIN if mean > 0.0 else Verdict.FASTER_WITHIN_MARGIN
             return verdict, f"{reason}; the interval lies inside +-{margin}"
         return (Verdict.SLOWER if mean > 0.0 else Verdict.FASTER), reason
+    too_small = f"not larger than the overall A/A difference of {stats.to_percent(floor or 0.0):.2g} %"
     if within:
-        return Verdict.EQUIVALENT, f"the interval lies inside +-{margin}"
+        reason = f"the interval lies inside +-{margin}"
+        return Verdict.EQUIVALENT, f"{reason}; {too_small}" if differs else reason
     if differs:
-        return (
-            Verdict.UNDECIDED,
-            f"not larger than the overall A/A difference of {stats.to_percent(floor or 0.0):.2g} %",
-        )
+        return Verdict.UNDECIDED, too_small
     return Verdict.UNDECIDED, _describe_outlook(draft, place, outlook)
 
 
@@ -164,11 +163,9 @@ def _reason_without_verdict(draft: Draft) -> str:
 
 def _describe_outlook(draft: Draft, place: FamilyPlace, outlook: Outlook) -> str:
     unit = draft.sample.pairing.unit
-    more = (
-        f"about {outlook.more_units} more {unit}s would decide"
-        if outlook.more_units
-        else "no more blocks in reach decide"
-    )
+    more = "no number of blocks in reach would decide"
+    if outlook.more_units:
+        more = f"about {outlook.more_units} more {unit}(s) would decide"
     return (
         f"p = {place.p_holm:.2g} after Holm over {place.size}; {draft.n} {unit}s find a cost of "
         f"{outlook.smallest_effect_percent:.2g} % in 80 % of studies; if the truth is what was seen, {more}"

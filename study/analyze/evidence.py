@@ -174,7 +174,8 @@ def check_telemetry(case: Case) -> Finding:
     longest, period = float(gaps.max()), window.telemetry.period_s
     at_s = float(edges[int(gaps.argmax())] - load.started_s)
     said = f"longest gap {longest:.2f} s at {at_s:.1f} s, period {period:g} s"
-    return "failed" if longest > LONGEST_GAP_PERIODS * period else "passed", said
+    # A microsecond on top: three periods to the rounding of a clock are three periods.
+    return "failed" if longest > LONGEST_GAP_PERIODS * period + 1e-6 else "passed", said
 
 
 def _has_gpu_value(window: LoadWindow) -> NDArray[np.bool_]:

@@ -59,7 +59,7 @@ def judge_runs(study: StudyRecords, below_share: float = DEFAULT_BELOW_SHARE) ->
         below_share: of the card's highest SM clock; a busy clock below counts as throttled.
 
     """
-    launches = {launch.launch_id: launch for launch in study.launches}
+    launches = {launch.launch_id: _with_later_canary(launch, study) for launch in study.launches}
     judged = [_judge(run, launches.get(run.launch_id), below_share) for run in sorted(study.runs, key=_place)]
     newest = {_cell(one.run): one.run.run_id for one in judged if one.counts}
     judged = [replace(one, left_out=_superseded(one, newest)) for one in judged]
@@ -67,12 +67,34 @@ def judge_runs(study: StudyRecords, below_share: float = DEFAULT_BELOW_SHARE) ->
     return tuple(replace(one, notes=_notes(one, defaults)) for one in judged)
 
 
+def _with_later_canary(launch: LaunchRecord, study: StudyRecords) -> LaunchRecord:
+    """Give a launch whose session was interrupted the next canary of its machine as the one after it.
+
+    A session that is asked to end skips the canary after the stop; the resumed one begins with a canary that tells as
+    much: whether the machine is as fast as it was.
+    """
+    if launch.outcome.status != "interrupted" or launch.canary_after is not None:
+        return launch
+    later = [
+        other
+        for other in study.launches
+        if other.machine.unit == launch.machine.unit
+        and other.spawn_unix_s > launch.spawn_unix_s
+        and other.canary_before is not None
+    ]
+    if not later:
+        return launch
+    canary = min(later, key=lambda other: (other.spawn_unix_s, other.launch_id)).canary_before
+    missing = {name: reason for name, reason in launch.missing.items() if name != "canary_after"}
+    return launch.model_copy(update={"canary_after": canary, "missing": missing})
+
+
 def _place(run: RunRecord) -> tuple[bool, str, int, int, int, int, str]:
     return run.level != DEFAULT_LEVEL, run.level, run.block, run.seed, run.users, run.attempt, run.run_id
 
 
 def _cell(run: RunRecord) -> tuple[str, int, int, int]:
-    """What a study has one run of: (level, block, seed, users)."""
+    """Return what a study has one run of: (level, block, seed, users)."""
     return run.level, run.block, run.seed, run.users
 
 
@@ -93,7 +115,7 @@ def _superseded(one: JudgedRun, newest: Mapping[tuple[str, int, int, int], str])
 
 
 def _notes(one: JudgedRun, defaults: Mapping[tuple[int, int, int], JudgedRun]) -> tuple[Evidence, ...]:
-    """Notes of a run; its default is the one of its block, seed and users, on the same machine."""
+    """Return the notes of a run; its default is the one of its block, seed and users, on the same machine."""
     if one.figures is None:
         return ()
     default = defaults.get(_cell(one.run)[1:])

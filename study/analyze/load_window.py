@@ -9,7 +9,6 @@
 be taken is a `Missing` with its reason, never 0.
 """
 
-import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -118,13 +117,13 @@ def counter_power_w(window: LoadWindow, after_s: float = 0.0) -> Figure:
 
 def energy_check(window: LoadWindow) -> Figure:
     """Return energy by the counter over energy by mean power x time; 1 where they agree."""
-    if window.duration_s < LEAST_CROSS_CHECK_S:
-        return Missing(f"the load is shorter than {LEAST_CROSS_CHECK_S:g} s")
     by_counter, by_power = counter_power_w(window, POWER_SETTLES_S), mean_power_w(window)
     if isinstance(by_counter, Missing):
         return by_counter
     if isinstance(by_power, Missing):
         return by_power
+    if window.duration_s < LEAST_CROSS_CHECK_S:
+        return Missing(f"the load is shorter than {LEAST_CROSS_CHECK_S:g} s")
     return by_counter / by_power if by_power > 0 else Missing("mean power is 0")
 
 
@@ -133,7 +132,9 @@ def event_shares(window: LoadWindow) -> dict[str, float] | Missing:
     read = [mask for mask in window.masks() if mask is not None]
     if not read:
         return Missing(window.telemetry.missing.get("event_reasons", "no sample of the load has event reasons"))
-    counts = Counter(itertools.chain.from_iterable(decode_event_reasons(mask) for mask in read))
+    counts: Counter[str] = Counter()
+    for mask, count in Counter(read).items():
+        counts.update(dict.fromkeys(decode_event_reasons(mask), count))
     return {name: counts[name] / len(read) for name in sorted(counts)}
 
 

@@ -7,10 +7,10 @@ nothing more. Several starts or services in one text give several results, and n
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from study.analyze.startup_captures import sort_captures
-from study.analyze.startup_failures import NO_KV_MEMORY, find_failure, name_cause
+from study.analyze.startup_failures import NO_KV_MEMORY, name_cause
 from study.analyze.startup_figures import (
     cache_state,
     compile_span_s,
@@ -23,48 +23,36 @@ from study.analyze.startup_figures import (
     slowest_of,
 )
 from study.analyze.startup_lines import Line, iter_raw, parse_line
-from study.analyze.startup_patterns import Kind, Reading, find_readings, is_open_ended, may_matter
+from study.analyze.startup_patterns import Kind, Reading, may_matter
 from study.analyze.startup_reasons import complete_ranks, find_warnings, give_reasons
 from study.analyze.startup_record import FIGURE_KEYS, Startup, Status
-from study.analyze.startup_starts import StartLog
-
-_MAX_JOINED = 2
+from study.analyze.startup_starts import StartLog, StartSorter
+from study.analyze.startup_wraps import WrapReader
 
 
 def read_startup(text_or_lines: str | Iterable[str]) -> tuple[Startup, ...]:
     """Read every start that a server log tells of.
 
     Args:
-        text_or_lines: the log as one text, an open text file (read in blocks), or any iterable of lines. Open files with
-            `errors="replace"`: logs hold broken bytes. A line over `startup_lines.MAX_LINE_CHARS` is read in pieces.
+        text_or_lines: the log as one text, an open text file (read in blocks), or any iterable of lines. Open files
+            with `errors="replace"`: logs hold broken bytes. A line over `startup_lines.MAX_LINE_CHARS` characters is
+            read in pieces.
 
     Returns:
         The starts in the order of their first line; for a text without any, one `incomplete` record without figures.
 
     """
-    logs: list[StartLog] = []
-    current: dict[str, StartLog] = {}
-    reader = _MessageReader()
-    service, order = "", 0
-    for raw in iter_raw(text_or_lines):
-        if not reader.waits and not may_matter(raw):
-            continue
-        for line, readings in reader.read(raw):
-            service = line.service or service
-            for reading in readings:
-                order += 1
-                log = current.get(service)
-                if log is None or log.is_opened_by(reading, line):
-                    log = current[service] = StartLog(service)
-                    logs.append(log)
-                log.add(reading, line, order)
-    starts = _drop_strays(logs) or [StartLog("")]
+    sorter = StartSorter()
+    for line, readings in _iter_messages(text_or_lines):
+        for reading in readings:
+            sorter.add(reading, line)
+    starts = _drop_strays(sorter.logs) or [StartLog("")]
     note = () if len(starts) == 1 else (f"{len(starts)} starts in one text; their figures are kept apart",)
     return tuple(_build(log, note) for log in starts)
 
 
 def startup_json(text: str | Iterable[str]) -> object:
-    """Return JSON-ready results: an object for one start, a list for several. Figures that are not in the text are null.
+    """Return JSON-ready results: an object for one start, a list for several. Figures not in the text are null.
 
     The keys are those of `Figures` and of `Startup`; arguments as for `read_startup`.
     """
@@ -72,46 +60,13 @@ def startup_json(text: str | Iterable[str]) -> object:
     return results[0] if len(results) == 1 else results
 
 
-class _MessageReader:
-    """Reads raw lines into messages with readings, and joins a figure that was wrapped onto the next line."""
-
-    def __init__(self) -> None:
-        self._open: Line | None = None
-        self._joined = 0
-
-    @property
-    def waits(self) -> bool:
-        """Whether the next line may hold the rest of a figure."""
-        return self._open is not None
-
-    def read(self, raw: str) -> list[tuple[Line, list[Reading]]]:
-        """Return the messages of a raw line with what they say."""
-        results = []
-        for line in parse_line(raw):
-            readings = find_readings(line.text)
-            if self._open is not None and not readings:
-                line, readings = self._join(self._open, line)
-            if failure := find_failure(line):
-                readings = [*readings, failure]
-            self._hold(line, readings)
-            results.append((line, readings))
-        return results
-
-    def _join(self, before: Line, line: Line) -> tuple[Line, list[Reading]]:
-        if line.stamp is not None and (line.key, line.stamp) != (before.key, before.stamp):
-            return line, []
-        for glue in (" ", ""):
-            text = before.text.rstrip() + glue + line.message
-            if readings := find_readings(text):
-                return dataclasses.replace(before, text=text, message=before.message + glue + line.message), readings
-        if line.stamp is None and self._joined < _MAX_JOINED:
-            return dataclasses.replace(before, text=f"{before.text.rstrip()} {line.message}"), []
-        return line, []
-
-    def _hold(self, line: Line, readings: list[Reading]) -> None:
-        goes_on = self._open is not None and line.text.startswith(self._open.text.rstrip())
-        self._joined = self._joined + 1 if goes_on else 0
-        self._open = line if not readings and self._joined <= _MAX_JOINED and is_open_ended(line.text) else None
+def _iter_messages(text_or_lines: str | Iterable[str]) -> Iterator[tuple[Line, list[Reading]]]:
+    reader = WrapReader()
+    for raw in iter_raw(text_or_lines):
+        if reader.waits or may_matter(raw):
+            for line in parse_line(raw):
+                yield from reader.read(line)
+    yield from reader.flush()
 
 
 def _drop_strays(logs: list[StartLog]) -> list[StartLog]:

@@ -18,7 +18,9 @@ _QUARTER_HOUR_S = 900.0
 
 def stamp_in_year(month: int, day: int, hour: int, minute: int, second: float) -> float | None:
     """Return seconds since 1 January 00:00 of a leap year, or None for a date or time that does not exist."""
-    if not (1 <= month <= 12 and hour < 24 and minute < 60 and second < 61) or not 1 <= day <= _DAYS_IN_MONTH[month - 1]:
+    if not (1 <= month <= 12 and hour < 24 and minute < 60 and second < 61):
+        return None
+    if not 1 <= day <= _DAYS_IN_MONTH[month - 1]:
         return None
     return (_DAYS_BEFORE_MONTH[month - 1] + day - 1) * DAY_S + hour * 3600.0 + minute * 60.0 + second
 

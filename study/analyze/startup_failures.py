@@ -8,6 +8,7 @@ from study.analyze.startup_patterns import Kind, Reading
 _CERTAIN = re.compile(
     r"EngineCore failed to start|ngine core initialization failed|ngine process failed to start"
     r"|WorkerProc hit an exception|WorkerProc (?:failed to start|initialization failed)"
+    r"|orker proc \S{1,40} died unexpectedly|EngineCore encountered a fatal error"
     r"|Failed core proc|ngine core proc\w* \S{0,40} ?died|less than desired GPU memory utilization"
     r"|No available memory for the cache blocks|is larger than the available KV cache memory"
     r"|larger than the maximum number of tokens that can be stored in KV cache"
@@ -57,7 +58,7 @@ def find_failure(line: Line) -> Reading | None:
 def name_cause(messages: list[str]) -> str:
     """Return `cause: message` for the most telling of a failed start's messages.
 
-    The cause comes before its consequences: `EngineCore failed to start` says less than the exception above or below it.
+    A cause goes before its consequences: `EngineCore failed to start` says less than the exception beside it.
     """
     for cause, pattern in _CAUSES:
         for message in messages:

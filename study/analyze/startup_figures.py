@@ -72,7 +72,7 @@ def kv_cache_gib(log: StartLog) -> float | None:
 def cache_state(log: StartLog) -> CacheState | None:
     """Return `warm` when compiled code came from a cache, `cold` when it was made, None without clear evidence.
 
-    Old versions print a compile line after a look-up too. `saved AOT` alone proves nothing: a warm start on a CPU prints it.
+    Old versions print a compile line after a look-up too. `saved AOT` alone proves nothing: a warm CPU start has it.
     """
     if log.has(Kind.COMPILE_LOOKUP):
         return "warm"
@@ -86,11 +86,12 @@ def cache_state(log: StartLog) -> CacheState | None:
 
 
 def compile_span_s(log: StartLog) -> float | None:
-    """Return the seconds between the stamps around the compilation: its first line (less Dynamo's own time) and its total.
+    """Return the seconds between the stamps around the compilation: its first line, less Dynamo's time, and its total.
 
     In some versions the printed total is far shorter than this.
     """
-    ends = [e.stamp for kind in (*_TOTALS, Kind.COMPILE_TOTAL_OLD) for e in log.events.get(kind, []) if e.stamp is not None]
+    totals = (event for kind in (*_TOTALS, Kind.COMPILE_TOTAL_OLD) for event in log.events.get(kind, []))
+    ends = [event.stamp for event in totals if event.stamp is not None]
     begins = [
         (event.stamp - (event.reading.seconds or 0.0 if kind is Kind.DYNAMO else 0.0))
         for kind in (Kind.COMPILE_BEGIN, Kind.DYNAMO, Kind.COMPILE_RANGE)
@@ -99,17 +100,18 @@ def compile_span_s(log: StartLog) -> float | None:
     ]
     if not begins or not ends:
         return None
-    return max(max(seconds_between(begin, end) for begin in begins for end in ends), 0.0)
+    return round(max(max(seconds_between(begin, end) for begin in begins for end in ends), 0.0), 3)
 
 
 def mode_changes(log: StartLog) -> tuple[CudagraphModeChange, ...]:
     """Return the lines that change the CUDA-graph mode, each once, in log order."""
     changes: dict[CudagraphModeChange, None] = {}
     for event in log.events.get(Kind.MODE_CHANGE, []):
-        effective = event.reading.note.rpartition(".")[2]
+        effective = event.reading.note.strip(".").rpartition(".")[2]
         words = event.text.replace("CUDAGraphMode.", " ").replace(";", " ").split()
         asked = next((word for word in words if word.isupper() and word.startswith(("FULL", "PIECEWISE"))), None)
-        changes[CudagraphModeChange(asked=None if asked == effective else asked, effective=effective, line=event.text)] = None
+        asked = None if asked == effective else asked
+        changes[CudagraphModeChange(asked=asked, effective=effective, line=event.text)] = None
     return tuple(changes)
 
 

@@ -1,14 +1,15 @@
 """Clean messages out of raw server-log text.
 
 A log as found in the wild is wrapped many times: colour codes (whole, without their escape byte, or in caret notation),
-carriage returns and progress bars in front of real lines, prefixes of compose, systemd, Ray, grep, CI systems, TorchServe
-and terminal boxes, JSON records, Markdown. Nothing here asks what a message means; `startup_patterns` does.
+carriage returns and progress bars in front of real lines, prefixes of compose, systemd, Ray, grep, CI systems,
+TorchServe and terminal boxes, JSON records, Markdown. Nothing here asks what a message means; `startup_patterns` does.
 
     raw text -> iter_raw (pieces of lines) -> parse_line -> Line(text, process, rank, service, stamp, ...)
 """
 
 import functools
 import io
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -32,9 +33,12 @@ _HEAD = re.compile(
 _ASCTIME = re.compile(
     r"\d{4}-(?P<month>\d\d)-(?P<day>\d\d) (?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d(?:[.,]\d{1,6})?)(?![\dZ])"
 )
+_ASCTIME_TAIL = re.compile(r"\s*-\s*(?:DEBUG|INFO|WARNING|ERROR)\s*-\s*[\w./]{1,120}:\d+\s*-\s*")
 _SOURCE = re.compile(r"\s*\[?[\w./<>-]{1,120}:\d+\]\s?")
 _CHAIN = re.compile(r"(?:\([^()]{0,80}\bpid=\d+[^()]{0,80}\)\s*|\[[\w-]{1,40}\]\s*){1,4}$")
-_PROCESS = re.compile(r"\(\s*(?P<name>(?:[^()]|\([^()]{0,80}\)){0,100}?\)*)\s*\bpid=(?P<pid>\d+)(?P<more>[^()]{0,80})\)")
+_PROCESS = re.compile(
+    r"\(\s*(?P<name>(?:[^()]|\([^()]{0,80}\)){0,100}?\)*)\s*\bpid=(?P<pid>\d+)(?P<more>[^()]{0,80})\)"
+)
 _LOST_PROCESS = re.compile(r"(?P<name>\w[\w.:]*)\S{0,80}\s+pid=(?P<pid>\d+)(?P<more>[^()]{0,80})\)")
 _NODE = re.compile(r"ip=([^)\s,]+)")
 _RANK = re.compile(r"rank=(\d+)|((?:D?P?CP|DP|PP|TP|EP|ETP)\d+(?:_(?:D?P?CP|DP|PP|TP|EP|ETP)\d+)*)")
@@ -46,6 +50,7 @@ _SERVICES = (
     re.compile(r"(?P<service>[\w./-]+\.(?:log|txt|out))[:-]\d+[:-]"),  # grep -n over several files
     re.compile(r"\[?(?P<service>pod/[\w./-]+)\]?"),  # kubectl logs --prefix
     re.compile(r"(?P<service>W-\d+-\S+?)-std(?:out|err)\b"),  # TorchServe
+    re.compile(r"systemd\[\d+\]:\s(?P<service>[\w@.-]+)\.service:"),
     re.compile(r"(?:^|\s)(?P<service>[A-Za-z][\w@.-]*)\[\d+\]:\s"),  # systemd, syslog
 )
 _PREFIX_CHARS = 400
@@ -162,7 +167,7 @@ def _split_glued(text: str) -> list[str]:
     """Cut a text that holds several log heads in front of each head but the first."""
     heads = list(_HEAD.finditer(text))
     cuts = [0]
-    for before, head in zip(heads, heads[1:], strict=False):
+    for before, head in itertools.pairwise(heads):
         begin = max(before.end(), head.start() - _PREFIX_CHARS)
         chain = _CHAIN.search(text, begin, head.start())
         cuts.append(chain.start() if chain else head.start())
@@ -177,8 +182,8 @@ def _parse_segment(text: str) -> Line:
     stage = _STAGE.search(prefix)
     rank = "_".join(part for part in (stage.group(1) if stage else "", _rank_of(name)) if part)
     stamped = head or _ASCTIME.search(text, 0, _PREFIX_CHARS)
-    body = head.end() if head else begin + end
-    source = _SOURCE.match(text, body) if head else None
+    body = head.end() if head else stamped.end() if stamped else begin + end
+    source = (_SOURCE if head else _ASCTIME_TAIL).match(text, body)
     folded = _REPEATED.search(text) if "[repeated" in text else None
     return Line(
         text=text,

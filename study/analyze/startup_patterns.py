@@ -88,7 +88,8 @@ class _Rule:
 
 
 def _seconds(name: str = "seconds") -> str:
-    return rf"(?P<{name}>{_NUMBER})\s*(?P<{name}_unit>ms|msecs?|milliseconds?|s|secs?|seconds?|mins?|minutes?)(?![A-Za-z])"
+    units = "ms|msecs?|milliseconds?|s|secs?|seconds?|mins?|minutes?"
+    return rf"(?P<{name}>{_NUMBER})\s*(?P<{name}_unit>{units})(?![A-Za-z])"
 
 
 def _size(name: str = "gib") -> str:
@@ -115,7 +116,7 @@ _RULES: tuple[_Rule, ...] = tuple(
             rf"(?:odel loading|oading model weights) took {_size()}(?:\s+memory)?(?:\s+and\s+{_seconds()})?",
         ),
         (Kind.DYNAMO, "Dynamo", rf"Dynamo .{{0,40}}?time:? {_seconds()}"),
-        (Kind.COMPILE_BEGIN, "cache directory|Starting torch.compile", r"cache directory: .*compile|Starting torch\.compile"),
+        (Kind.COMPILE_BEGIN, "cache directory|Starting torch", r"cache directory: .*compile|Starting torch\.compile"),
         (Kind.COMPILE_RANGE, "Compiling a graph", rf"Compiling a graph .{{0,80}}?takes {_seconds()}"),
         (Kind.COMPILE_LOAD, "Directly load", rf"Directly load (?:.{{0,120}}?took {_seconds()})?"),
         (Kind.COMPILE_LOOKUP, "Directly lookup", r"Directly lookup"),
@@ -198,15 +199,20 @@ _RULES: tuple[_Rule, ...] = tuple(
     )
 )
 _SINGLE = frozenset({Kind.COMMAND, Kind.API_BEGIN, Kind.READY, Kind.COMPILE_LOAD})
-_FAILURE_HINTS = ("ailed", "rror", "xception", "less than desired", "No available memory", "larger than", "xited", "ault")
-_HINTS = tuple(dict.fromkeys(h for rule in _RULES for h in rule.hints if h not in ("took", "vllm", "$ ", "compil", "blocks:")))
-_HINTS = (*_HINTS, "took", "takes ", " blocks: ", "vllm serve", "-m vllm", *_FAILURE_HINTS)
+_FAILURE_HINTS = ("ailed", "rror", "xception", "less than", "No available", "larger than", "xited", "ault", " died")
+_TOO_FREQUENT = ("vllm", "$ ", "compil", "blocks:")
+_WRAPPED = ("Graph capturing", "init engine", "create kv cache", "reserved for", "torch.compile t")
+_RULE_HINTS = (hint for rule in _RULES for hint in rule.hints if hint not in _TOO_FREQUENT)
+_OTHER_HINTS = ("takes ", " blocks: ", "vllm serve", "-m vllm", *_WRAPPED, *_FAILURE_HINTS)
+_HINTS = tuple(dict.fromkeys((*_RULE_HINTS, *_OTHER_HINTS)))
 _FOREIGN = re.compile(r"Received request|Added request|\bprompt: ")
 _OPEN_ENDED = re.compile(
     r"Graph capturing|odel loading took|eights took|init engine|create kv cache|KV cache size|aximum concurrency"
     r"|torch\.compile t|torch\.compile and|Dynamo bytecode|KV cache memory|Compiling a graph|nitial profiling"
     r"|graph pool memory|reserved for KV|emory profiling"
 )
+
+_CUT_OFF = re.compile(r"(?:\band|\bin|\btook|secs,|seconds,|\(compilation:?)\s*[-\d.,]*$")
 
 
 def may_matter(raw: str) -> bool:
@@ -230,6 +236,12 @@ def find_readings(text: str) -> list[Reading]:
 def is_open_ended(text: str) -> bool:
     """Tell whether a line without a reading names a figure that may stand on the next, wrapped line."""
     return _OPEN_ENDED.search(text) is not None
+
+
+def is_cut_off(text: str) -> bool:
+    """Tell whether a line ends where a number, or the rest of one, must follow."""
+    end = text[-60:].rstrip()
+    return _CUT_OFF.search(end) is not None and _OPEN_ENDED.search(text) is not None
 
 
 def _reading(kind: Kind, match: re.Match[str]) -> Reading:

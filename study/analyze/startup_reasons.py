@@ -8,7 +8,9 @@ from study.analyze.startup_patterns import Kind
 from study.analyze.startup_record import FIGURE_KEYS, Figures, RankFigures, Status
 from study.analyze.startup_starts import StartLog
 
-_COMPILE_KEYS = frozenset({"dynamo_s", "compile_range_s", "torch_compile_s", "torch_compile_kind", "init_engine_compile_s"})
+_COMPILE_KEYS = frozenset(
+    {"dynamo_s", "compile_range_s", "torch_compile_s", "torch_compile_kind", "init_engine_compile_s"}
+)
 _CAPTURE_KEYS = frozenset(
     {
         "graph_capture_s",
@@ -18,7 +20,12 @@ _CAPTURE_KEYS = frozenset(
         "cudagraph_estimated_gib",
     }
 )
-_SIZES = ("graph_capture_gib", "cudagraph_estimated_gib", "graph_pool_actual_gib", "graph_pool_estimated_gib", "kv_cache_gib")
+_SIZES = (
+    "graph_capture_gib",
+    "cudagraph_estimated_gib",
+    "graph_pool_actual_gib",
+    "graph_pool_estimated_gib",
+)
 _SPAN_SLACK_S = 5.0
 _NOT_IN_LOG = "not in the log"
 
@@ -67,18 +74,20 @@ def find_warnings(
         if (value := getattr(figures, key)) is not None and value < 0
     ]
     warnings += [
-        f"the discarded capture's size is negative ({size:g} GiB)" for size in other_sizes_gib if size is not None and size < 0
+        f"the discarded capture's size is negative ({size:g} GiB)"
+        for size in other_sizes_gib
+        if size is not None and size < 0
     ]
     total_s = figures.torch_compile_s
     if total_s is not None and span_s is not None and span_s > max(2 * total_s, total_s + _SPAN_SLACK_S):
         warnings.append(f"torch_compile_s is {total_s:g} s, but {span_s:g} s lie between the stamps around it")
     if folded:
-        warnings.append("Ray folded lines of other ranks ([repeated Nx across cluster]): the slowest rank may be missing")
+        warnings.append("Ray folded lines of other ranks ([repeated Nx across cluster]): the slowest may be missing")
     return tuple(warnings)
 
 
 def complete_ranks(log: StartLog, ranks: Sequence[RankFigures]) -> bool | None:
-    """Tell whether every rank's own figures are there: None without any, False when lines were folded or ranks are missing."""
+    """Tell whether every rank's own figures are there: None without any, False when some are folded or missing."""
     if not ranks:
         return None
     if log.folded:

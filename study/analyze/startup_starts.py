@@ -1,8 +1,8 @@
 """From readings to starts: which line belongs to which start of which service.
 
-One pass over the log. A `StartLog` collects what one start says. A new one begins where a process does something that it
-does once in its life and has done already: a command line, an engine that begins again, weights loaded after the KV cache
-was sized, another process id under the same engine name. Stamps tell late lines (Ray) from new ones.
+One pass over the log. A `StartLog` collects what one start says. A new one begins where a process does something that
+it does once in its life and has done already: a command line, an engine that begins again, weights loaded after the KV
+cache was sized, another process id under the same engine name. Stamps tell late lines (Ray) from new ones.
 """
 
 import re
@@ -32,8 +32,9 @@ _COMPILE = frozenset(
 )
 _SIZED = frozenset({Kind.KV_MEMORY, Kind.KV_TOKENS, Kind.KV_BLOCKS, Kind.GRAPH_POOL, Kind.INIT_ENGINE})
 _FIGURES = _EARLY | _COMPILE | _SIZED | {Kind.CAPTURE, Kind.MEMORY_PROFILING, Kind.CONCURRENCY, Kind.GRAPH_ESTIMATE}
-_BEGINS = frozenset({Kind.COMMAND, Kind.API_BEGIN, Kind.ENGINE_BEGIN})
-_OF_VLLM = _FIGURES | {Kind.ENGINE_BEGIN, Kind.API_BEGIN, Kind.FAILURE, Kind.V2_RUNNER, Kind.EAGER, Kind.CAPTURE_OF_SIZE}
+_SIGNS = frozenset({Kind.FAILURE, Kind.V2_RUNNER, Kind.EAGER, Kind.CAPTURE_OF_SIZE})
+_OF_VLLM = _FIGURES | _SIGNS | {Kind.ENGINE_BEGIN, Kind.API_BEGIN}
+_AFTERTHOUGHTS = frozenset({Kind.CONCURRENCY, Kind.GRAPH_POOL})
 _ENGINE_NAME = re.compile(r"EngineCore")
 _LATE_S = 1.0
 _CONFIG = re.compile(r"enforce_eager['\"]?\s*[=:]\s*(True|False)")
@@ -102,8 +103,10 @@ class StartLog:
             return bool(seen & _FIGURES) or self.ready or bool(self.failures) or self._is_other_engine(line)
         if kind not in _FIGURES:
             return False
-        if self._is_other_engine(line) or Kind.INIT_ENGINE in seen:
+        if self._is_other_engine(line):
             return True
+        if Kind.INIT_ENGINE in seen:
+            return kind not in _AFTERTHOUGHTS
         if self.ready:
             return kind in _EARLY or Kind.INIT_ENGINE in self.counts
         if self.failures:
@@ -171,3 +174,28 @@ class StartLog:
 
     def _knows_pid(self, pid: int) -> bool:
         return any(key[2] == pid for key in self.seen)
+
+
+class StartSorter:
+    """Sends each reading to the start of its service and engine, and begins new starts."""
+
+    def __init__(self) -> None:
+        self.logs: list[StartLog] = []
+        self._current: dict[str, StartLog] = {}
+        self._of_engine: dict[tuple[str, Key], StartLog] = {}
+        self._service = ""
+        self._order = 0
+
+    def add(self, reading: Reading, line: Line) -> None:
+        """Take in one reading. A line without a service belongs to that of the line before it."""
+        self._order += 1
+        self._service = line.service or self._service
+        log = self._current.get(self._service)
+        if _ENGINE_NAME.search(line.process) and line.pid is not None:
+            log = self._of_engine.get((self._service, line.key), log)  # engines side by side keep their own
+        if log is None or log.is_opened_by(reading, line):
+            log = self._current[self._service] = StartLog(self._service)
+            self.logs.append(log)
+        if _ENGINE_NAME.search(line.process) and line.pid is not None:
+            self._of_engine[(self._service, line.key)] = log
+        log.add(reading, line, self._order)

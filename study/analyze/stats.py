@@ -20,6 +20,8 @@ BoolArray: TypeAlias = NDArray[np.bool_]
 
 # Log ratios that spread by less than this are copies of one measurement: rounding alone moves them so far.
 LEAST_SCATTER = 1e-12
+# Beyond it exp overflows; the ends of intervals with one degree of freedom get there.
+MOST_LOG = 700.0
 # 2^12 sign patterns take milliseconds; beyond that the sign-flip p adds nothing to the t test it stands beside.
 MOST_SIGN_FLIP_BLOCKS = 12
 
@@ -86,8 +88,8 @@ def log_ratio(level: FloatArray, default: FloatArray) -> FloatArray:
 
 
 def to_percent(log_effect: float) -> float:
-    """Return the effect in percent that a mean log ratio stands for: 100 (exp(d) - 1)."""
-    return 100.0 * math.expm1(log_effect)
+    """Return the effect in percent that a mean log ratio stands for, 100 (exp(d) - 1); infinite beyond all numbers."""
+    return 100.0 * math.expm1(log_effect) if log_effect < MOST_LOG else math.inf
 
 
 def has_scatter(values: FloatArray) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 from scipy import optimize
 from scipy import stats as scipy_stats
 
+from study.analyze import stats
 from study.analyze.stats import FloatArray
 from study.errors import InputError
 
@@ -66,10 +67,10 @@ def power_of_equivalence(margin: float, sd: float, blocks: int, alpha: float = 0
 
 
 def smallest_effect(sd: float, blocks: int, alpha: float = 0.05, power: float = POWER) -> float:
-    """Return the smallest slowdown, as a share, that `blocks` blocks, two at least, find with chance `power`."""
+    """Return the least slowdown, as a share, that `blocks` blocks (two at least) find with chance `power`."""
     bounds = _rejection_bounds(blocks, alpha)
     noncentrality = float(optimize.brentq(lambda x: _reject_chance(x, bounds) - power, 0.0, 10.0 + 2.0 * bounds.max()))
-    return math.expm1(noncentrality * sd / math.sqrt(blocks))
+    return stats.to_percent(noncentrality * sd / math.sqrt(blocks)) / 100.0
 
 
 def blocks_for_difference(log_effect: float, sd: float, alpha: float = 0.05, power: float = POWER) -> int | None:

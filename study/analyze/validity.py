@@ -137,9 +137,9 @@ def _note_host_bound(figures: RunFigures, default: RunFigures | None) -> Evidenc
         return Evidence("host_bound", "unavailable", "no valid run of the default level in this block at these users")
     bound = host_bound(figures, default)
     if bound is None:
-        lacking = [one.reasons.get(name) for one in (figures, default)
-                   for name in ("dynamic_energy_per_step_j", "mean_tpot_ms")]  # fmt: skip
-        reason = next((why for why in lacking if why), "the default's energy per step is not above 0")
+        names = ("dynamic_energy_per_step_j", "mean_tpot_ms")
+        lacking = [one.reasons[name] for one in (figures, default) for name in names if name in one.reasons]
+        reason = next(iter(lacking), "the default's energy per step is not above 0")
         return Evidence("host_bound", "unavailable", reason)
     energy, step = _against_default(figures, default) or (0.0, 0.0)
     return Evidence("host_bound", _holds(bound), f"{energy:.2f} x energy and {step:.2f} x time per step of the default")

@@ -101,6 +101,8 @@ class Parameters(BaseModel):
             raise ValueError(f"users_published has {unknown[0]}, which is not among users {self.users}")
         if self.throttle == "clock_lock":
             raise ValueError("throttle 'clock_lock' is not available in this version; use soak or as_found")
+        if self.cache == "cold" and self.measure == "speed":
+            raise ValueError("cache 'cold' goes with measure: start; speed is never measured on a cold start")
         return self
 
     @property
@@ -179,7 +181,7 @@ def _explain(error: ValidationError) -> str:
     if not path:
         return message
     name = path[0]
-    if first["type"] == "missing":
+    if first["type"] == "missing" or (first["input"] is None and Parameters.model_fields[name].is_required()):
         return f"parameter '{name}' is missing: {Parameters.model_fields[name].description}"
     value = first["input"]
     hint = ""

@@ -92,7 +92,7 @@ class GpuReader:
         self._nvml = nvml
         self._final = {getattr(nvml, f"NVML_ERROR_{name}") for name in FINAL_ERRORS.split()}
         self._is_open = True
-        self._slowdown_ids: tuple[int, ...] | None = None
+        self._slowdown_ids: tuple[int, ...] = ()
         self.field_errors: dict[str, str] = {}
         self.fallbacks: set[str] = set()
         self.uuid = str(nvml.nvmlDeviceGetUUID(device))
@@ -115,7 +115,8 @@ class GpuReader:
             nvml.nvmlInit()
         except nvml.NVMLError as error:
             advice = {getattr(nvml, f"NVML_ERROR_{name}"): text for name, text in START_ADVICE.items()}
-            raise InputError(f"NVML: {error} {advice.get(error.value, 'nvidia-smi must work first')}") from None
+            said = str(error).rstrip(".")
+            raise InputError(f"NVML: {said}; {advice.get(error.value, 'nvidia-smi must work first')}") from None
         try:
             return cls(nvml, _find_device(nvml, gpu, environ))
         except nvml.NVMLError as error:
@@ -153,8 +154,7 @@ class GpuReader:
 
         The names are those of `POLICY_COUNTERS` and `SLOWDOWN_COUNTERS`.
         """
-        if self._slowdown_ids is None:
-            self._slowdown_ids = self._find_slowdown_ids()
+        self._slowdown_ids = self._slowdown_ids or self._find_slowdown_ids()
         counters = {name: self._ask(name) for name in POLICY_COUNTERS}
         counters |= zip(SLOWDOWN_COUNTERS, self._read_slowdowns(self._slowdown_ids), strict=False)
         kept = {name: value for name, value in counters.items() if value is not None}

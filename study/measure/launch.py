@@ -204,7 +204,7 @@ class Launch:
         setting, planned = self.setting, self.planned
         parameters = setting.parameters
         cold = parameters.cache == "cold"
-        later = ("resolved", "healthy_s", "first_token_s", "stop_asked_s", "stopped_s", "stopped_by", "log_sha256")
+        later: tuple[str, ...] = ("resolved", "healthy_s", "first_token_s", "stop_asked_s", "stopped_s", "stopped_by", "log_sha256")
         later += ("kv_cache_blocks", "kv_cache_tokens", "canary_before", "canary_after", "idle_c", "idle_power_w")
         spec = self._spec()
         return {

@@ -31,12 +31,16 @@ HOST = "127.0.0.1"
 POLL_S = 0.25
 STOP_DEADLINES_S = ((signal.SIGINT, 20.0), (signal.SIGTERM, 10.0), (signal.SIGKILL, 10.0))
 FIRST_TOKEN_DEADLINE_S = 600.0
+GUARD_DEADLINE_S = 15.0
 OWNED_FLAGS = {"--host", "--port", "--model", "--load-format", "--api-key", "--kv-cache-memory-bytes", "--uds"}
+OWNED_FLAGS |= {"--enable-prefix-caching", "--no-enable-prefix-caching", "--root-path"}
+SECRET_FLAGS = {"--hf-token", "--ssl-keyfile-password"}
 ALLOWED_ENVIRONMENT = re.compile(
     r"^(VLLM_|TORCH|TRITON_|FLASHINFER_|CUDA_VISIBLE_DEVICES$|CUDA_CACHE|CUDA_DEVICE_ORDER$|NCCL_|OMP_|MKL_|PYTORCH_|"
     r"HF_HUB_OFFLINE$)"
 )
 SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW", re.IGNORECASE)
+SECRET_ENTRY = re.compile(r"(?:_token|api_key|password|secret)$", re.IGNORECASE)
 JIT_LINE = "during inference: "
 DOWNGRADE = re.compile(r"setting cudagraph_mode|Overriding cudagraph_mode|cudagraph.*Overriding to")
 
@@ -65,9 +69,11 @@ class StopFacts:
 def check_server_flags(flags: list[str]) -> None:
     """Refuse flags that the study sets itself, before a server starts."""
     for flag in flags:
-        name = flag.split("=")[0].split(" ")[0]
+        name = flag.split("=")[0]
         if name in OWNED_FLAGS:
-            raise InputError(f"server_flags has '{flag}', which the study sets itself; leave it out")
+            raise InputError(f"server_flags has '{name}', which the study sets itself; leave it out")
+        if name in SECRET_FLAGS:
+            raise InputError(f"server_flags has '{name}': a secret on a command line; give it by the environment (HF_TOKEN)")
 
 
 def find_port(asked: int | None = None) -> int:
@@ -199,7 +205,7 @@ class Server:
         """
         try:
             answer = json.loads(self._request("/server_info?config_format=json", None, 120.0))
-            config: dict[str, Any] = answer["vllm_config"]
+            config: dict[str, Any] = mask_secrets(answer["vllm_config"])
         except (OSError, ValueError, KeyError) as error:
             raise ServerError("resolve", f"/server_info gave no configuration: {error}") from None
         return config
@@ -228,14 +234,20 @@ class Server:
             facts.stopped_by = signal.Signals(number).name
             signal_group(self.pid, number)
             self._wait_gone(deadline_s)
-        if self._guard.stdin:
-            self._guard.stdin.close()
-        try:
-            self._guard.wait(timeout=15)
-        except subprocess.TimeoutExpired:
-            self._guard.kill()
+        self._release_guard()
         facts.left_over = [f"process {pid}" for pid in sorted(self.pids()) if pid != self.pid]
         return facts
+
+    def _release_guard(self) -> None:
+        """Let the guard end: it clears what is left of the group once its pipe closes."""
+        for pipe in (self._guard.stdin, self._guard.stdout):
+            if pipe:
+                pipe.close()
+        try:
+            self._guard.wait(timeout=GUARD_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            self._guard.kill()
+            self._guard.wait()
 
     def last_error(self) -> str:
         """Return the last log line that names an error, or the last line."""
@@ -294,6 +306,16 @@ def recorded_environment(extra: dict[str, str]) -> dict[str, str]:
         for name, value in sorted(both.items())
         if (ALLOWED_ENVIRONMENT.match(name) or name in extra) and not SECRET_NAME.search(name)
     }
+
+
+def mask_secrets(value: Any) -> Any:  # noqa: ANN401 (any JSON value)
+    """Replace texts under names such as `hf_token` or `api_key` in a JSON value."""
+    if isinstance(value, dict):
+        return {
+            name: "<masked>" if isinstance(item, str) and SECRET_ENTRY.search(name) else mask_secrets(item)
+            for name, item in value.items()
+        }
+    return [mask_secrets(item) for item in value] if isinstance(value, list) else value
 
 
 def tail_of(path: Path, lines: int = 40, most_bytes: int = 65536) -> list[str]:

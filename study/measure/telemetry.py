@@ -138,7 +138,9 @@ class Sampler:
         """End the sampling and return what was seen."""
         self._stopped.set()
         self._thread.join(STOP_PATIENCE_S)
-        return self._record(list(self._rows), self._read_counters())
+        # A driver that hangs one thread would hang this one too.
+        hangs = self._thread.is_alive()
+        return self._record(list(self._rows), None if hangs else self._read_counters())
 
     def _sample_until_stopped(self) -> None:
         start_s = self._clock()
@@ -146,7 +148,8 @@ class Sampler:
         while not stopping:
             self._sample()
             elapsed_s = self._clock() - start_s
-            due_s = (elapsed_s // self._period_s + 1) * self._period_s
+            # Rounding must not make the deadline that was just met due again.
+            due_s = (int(elapsed_s / self._period_s + 1e-6) + 1) * self._period_s
             stopping = self._wait(due_s - elapsed_s)
         self._sample()
 
@@ -169,7 +172,7 @@ class Sampler:
         errors = self._reader.field_errors if self._reader else {}
         missing = {name: self._explain(name) for name, column in columns.items() if not _has_value(column)}
         counters = {"throttle_before_ns": self._before_ns, "throttle_after_ns": after_ns}
-        why = errors.get("throttle_counters_ns", "the card keeps none") if self._reader else NO_GPU
+        why = errors.get("throttle_counters_ns", "the sampler hangs in the driver") if self._reader else NO_GPU
         missing |= {name: why for name, values in counters.items() if values is None}
         fallbacks = self._reader.fallbacks if self._reader else set()
         holes = {name for name in gpu_names if None in columns[name]} | fallbacks

@@ -1,0 +1,225 @@
+"""What each level switched on, as its servers resolved it, and what its start took."""
+
+import itertools
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from study.analyze.evidence import check_launch_level, resolved_value
+from study.analyze.judged_runs import order_levels
+from study.analyze.load_window import Missing
+from study.analyze.tables import make_frame
+from study.records import LaunchRecord
+from study.store import StudyRecords
+
+IGNORED_WHEN_ALIKE: Mapping[str, str] = {
+    "instance_id": "drawn at each start",
+    "optimization_level": "the level's name; what it changes stands in the other fields",
+    "cache_config.num_gpu_blocks": "outcome of memory profiling, recorded as KV cache blocks",
+    "cache_config.num_cpu_blocks": "likewise",
+    "cache_config.kv_cache_size_tokens": "likewise",
+    "cache_config.kv_cache_max_concurrency": "likewise",
+    "compilation_config.compilation_time": "a measured time",
+    "compilation_config.encoder_compilation_time": "a measured time",
+    "compilation_config.cache_dir": "where files lie",
+    "compilation_config.local_cache_dir": "where files lie",
+    "compilation_config.debug_dump_path": "where files lie",
+    "parallel_config.data_parallel_master_port": "a free port, found at each start",
+    "parallel_config.data_parallel_rpc_port": "a port",
+    "parallel_config._data_parallel_master_port_list": "free ports, found at each start",
+    "parallel_config._coord_store_port": "a free port, found at each start",
+    "parallel_config.master_port": "a port",
+}
+"""Fields of the resolved configuration (dotted path) that may differ between levels that resolved alike, and why."""
+
+MODES = {0: "NONE", 1: "STOCK_TORCH_COMPILE", 2: "DYNAMO_TRACE_ONCE", 3: "VLLM_COMPILE"}
+CUDAGRAPH_MODES = {
+    **{"0": "NONE", "1": "PIECEWISE", "2": "FULL"},
+    **{"[2, 0]": "FULL_DECODE_ONLY", "[2, 1]": "FULL_AND_PIECEWISE"},
+}
+"""Names of vLLM 0.31.0's enumerations, which `/server_info` gives as numbers (vllm/config/compilation.py)."""
+
+LEVEL_COLUMNS = (
+    *("level", "flags", "optimization_level", "mode", "cudagraph_mode", "backend", "enforce_eager"),
+    *("flashinfer_autotune", "jit_warmup", "capture_sizes", "largest_capture_size", "downgrades", "alike", "use_for"),
+    *("launches", "reason"),
+)
+START_COLUMNS = (
+    *("level", "cache", "n", "failed", "median_s", "least_s", "greatest_s", "kv_cache_blocks_least"),
+    *("kv_cache_blocks_greatest", "kv_cache_tokens_least", "kv_cache_tokens_greatest", "not_emptied", "machines"),
+    "reason",
+)
+
+
+def level_table(
+    study: StudyRecords, use_for: Mapping[str, str] | None = None, levels: Sequence[str] = ()
+) -> pd.DataFrame:
+    """Return one row a level (`LEVEL_COLUMNS`): its switches as the server resolved them, never from documentation.
+
+    `alike` names the other levels that resolved to the same configuration. A level none of whose servers told its
+    configuration keeps its row, with the reason.
+
+    Args:
+        study: the records.
+        use_for: level to what it is for, from the level files (records do not hold it).
+        levels: the order of levels; without, the default first and the rest by name.
+
+    """
+    by_level = _group_launches(study, levels)
+    pairs = alike_pairs(study)
+    rows = []
+    for level, launches in by_level.items():
+        alike = [name for name in by_level if (level, name) in pairs or (name, level) in pairs]
+        named = {"level": level, "alike": "; ".join(alike), "use_for": (use_for or {}).get(level)}
+        rows.append({**named, **_switches(launches)})
+    types = {"optimization_level": "Int64", "capture_sizes": "Int64", "largest_capture_size": "Int64"}
+    switches = ("enforce_eager", "flashinfer_autotune", "jit_warmup")
+    return make_frame(rows, LEVEL_COLUMNS).astype({**types, **dict.fromkeys(switches, "boolean")})
+
+
+def alike_pairs(study: StudyRecords) -> frozenset[tuple[str, str]]:
+    """Return the pairs of levels that resolved alike, each once, the default first or else by name.
+
+    Two levels are alike where their servers told one configuration, but for `IGNORED_WHEN_ALIKE`, in every block that
+    both have on one machine.
+    """
+    told = {
+        level: {(one.block, one.machine.unit): _comparable_text(one.resolved) for one in launches if one.resolved}
+        for level, launches in _group_launches(study, ()).items()
+    }
+    return frozenset(pair for pair in itertools.combinations(told, 2) if _agree(told[pair[0]], told[pair[1]]))
+
+
+def host_launched_levels(study: StudyRecords) -> frozenset[str]:
+    """Return the levels that launch every kernel from the host: all their servers resolved to no CUDA graphs."""
+    modes = {
+        level: [_resolved(launch, "compilation_config.cudagraph_mode") for launch in launches if launch.resolved]
+        for level, launches in _group_launches(study, ()).items()
+    }
+    return frozenset(
+        level
+        for level, seen in modes.items()
+        if seen and all(_name_of(CUDAGRAPH_MODES, mode) == "NONE" for mode in seen)
+    )
+
+
+def _agree(ours: Mapping[Any, str], theirs: Mapping[Any, str]) -> bool:
+    shared = set(ours) & set(theirs)
+    return bool(shared) and all(ours[place] == theirs[place] for place in shared)
+
+
+def _group_launches(study: StudyRecords, levels: Sequence[str]) -> dict[str, list[LaunchRecord]]:
+    """Measured launches by level, in the order of levels and then of their ids; a level with none has an empty list."""
+    names = order_levels((launch.level for launch in study.launches), levels)
+    measured = [launch for launch in study.launches if not launch.fills_caches]
+    measured.sort(key=lambda one: (one.block, one.attempt, one.launch_id))
+    return {name: [one for one in measured if one.level == name] for name in names}
+
+
+def _comparable_text(resolved: Mapping[str, Any] | None) -> str:
+    """Return the configuration without what may differ, as canonical JSON."""
+    return json.dumps(_without_ignored(resolved or {}, ""), sort_keys=True)
+
+
+def _without_ignored(value: Any, path: str) -> Any:  # noqa: ANN401 (JSON)
+    if not isinstance(value, Mapping):
+        return value
+    kept = {name: f"{path}.{name}" if path else name for name in value}
+    return {name: _without_ignored(value[name], at) for name, at in kept.items() if at not in IGNORED_WHEN_ALIKE}
+
+
+def _switches(launches: Sequence[LaunchRecord]) -> dict[str, Any]:
+    """Return one level's switches, from its first server that told them."""
+    told = [launch for launch in launches if launch.resolved is not None]
+    if not told:
+        return {"launches": len(launches), "reason": _why_nothing(launches)}
+    first = told[0]
+    sizes = _resolved(first, "compilation_config.cudagraph_capture_sizes")
+    differ = len({_comparable_text(launch.resolved) for launch in told}) > 1
+    return {
+        "flags": " ".join(first.flags),
+        "optimization_level": _resolved(first, "optimization_level"),
+        "mode": _name_of(MODES, _resolved(first, "compilation_config.mode")),
+        "cudagraph_mode": _name_of(CUDAGRAPH_MODES, _resolved(first, "compilation_config.cudagraph_mode")),
+        "backend": _resolved(first, "compilation_config.backend"),
+        "enforce_eager": _resolved(first, "model_config.enforce_eager"),
+        "flashinfer_autotune": _resolved(first, "kernel_config.enable_flashinfer_autotune"),
+        "jit_warmup": _resolved(first, "kernel_config.enable_jit_warmup"),
+        "capture_sizes": None if sizes is None else len(sizes),
+        "largest_capture_size": max(sizes, default=None) if sizes else None,
+        "downgrades": "; ".join(dict.fromkeys(line for launch in told for line in launch.downgrades)),
+        "launches": len(launches),
+        "reason": "its servers resolved differently" if differ else None,
+    }
+
+
+def _resolved(launch: LaunchRecord, path: str) -> Any:  # noqa: ANN401 (JSON)
+    value = resolved_value(launch.resolved, path)
+    return None if isinstance(value, Missing) else value
+
+
+def _name_of(names: Mapping[Any, str], value: Any) -> str | None:  # noqa: ANN401 (JSON)
+    """Return an enumeration's name; a value that this version does not know stays as it is."""
+    if value is None or isinstance(value, str):
+        return value
+    return names.get(value if isinstance(value, int) and value in names else str(value), str(value))
+
+
+def _why_nothing(launches: Sequence[LaunchRecord]) -> str:
+    """Say why no server of a level was of use, by the first that was started."""
+    if not launches:
+        return "no measured launch"
+    outcome = launches[0].outcome
+    if outcome.status != "ok":
+        return f"{outcome.status} at {outcome.stage}: {outcome.message}"
+    return launches[0].missing.get("resolved", "no start of this kind")
+
+
+def start_table(study: StudyRecords, levels: Sequence[str] = ()) -> pd.DataFrame:
+    """Return one row a level and state of the caches (`START_COLUMNS`): seconds from the spawn to the first token.
+
+    A level that never got to its first token keeps its row, with `n` 0 and the reason. Starts that only filled the
+    caches do not count, nor do servers that did not run the level as asked.
+    """
+    rows = []
+    for level, launches in _group_launches(study, levels).items():
+        caches = sorted({launch.cache for launch in launches}, reverse=True)
+        rows += [_start_row(level, cache, [one for one in launches if one.cache == cache]) for cache in caches]
+        if not launches:
+            rows.append({"level": level, "n": 0, "failed": 0, "reason": _why_nothing(launches)})
+    counts = ["n", "failed", "machines", *(name for name in START_COLUMNS if name.startswith("kv_cache"))]
+    return make_frame(rows, START_COLUMNS).astype(dict.fromkeys(counts, "Int64"))
+
+
+def _start_row(level: str, cache: str, launches: Sequence[LaunchRecord]) -> dict[str, Any]:
+    good = [one for one in launches if one.first_token_s is not None and check_launch_level(one)[0] != "failed"]
+    start_s = [one.first_token_s - one.spawn_s for one in good if one.first_token_s is not None]
+    blocks = [one.kv_cache_blocks for one in good if one.kv_cache_blocks is not None]
+    tokens = [one.kv_cache_tokens for one in good if one.kv_cache_tokens is not None]
+    bad = [one for one in launches if one not in good]
+    return {
+        "level": level,
+        "cache": cache,
+        "n": len(good),
+        "failed": len(bad),
+        "median_s": statistics.median(start_s) if start_s else None,
+        "least_s": min(start_s, default=None),
+        "greatest_s": max(start_s, default=None),
+        "kv_cache_blocks_least": min(blocks, default=None),
+        "kv_cache_blocks_greatest": max(blocks, default=None),
+        "kv_cache_tokens_least": min(tokens, default=None),
+        "kv_cache_tokens_greatest": max(tokens, default=None),
+        "not_emptied": "; ".join(sorted({name for one in good for name in one.cache_not_emptied})),
+        "machines": len({one.machine.unit for one in good}),
+        "reason": _why_bad(bad[0]) if bad else None,
+    }
+
+
+def _why_bad(launch: LaunchRecord) -> str:
+    state, detail = check_launch_level(launch)
+    if launch.outcome.status != "ok" or state != "failed":
+        return f"{launch.outcome.status} at {launch.outcome.stage}: {launch.outcome.message}"
+    return f"level_not_as_asked: {detail}"

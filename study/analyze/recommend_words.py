@@ -1,0 +1,210 @@
+"""Figures in words: how a percentage, a time, an interval, a verdict or a break-even reads in a sentence.
+
+`format_percent` and its kin write table cells; sentences say more: whether an interval is open, whether a verdict is
+preliminary, how many times as long a large percentage is.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from study.analyze.breakeven import BreakEven
+from study.analyze.compare_types import Pair, Pairing, Verdict
+from study.analyze.findings_parts import BreakEvenAt, StartGain
+from study.analyze.stats import Estimate
+from study.analyze.stats_power import FULL_BLOCKS, LEAST_BLOCKS
+
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+LARGE_PERCENT = 100.0
+MINUTE_S, HOUR_S, DAY_S = 60.0, 3600.0, 86400.0
+UNITS_OF_TIME = (
+    (90.0, 1.0, "second"),
+    (90.0 * MINUTE_S, MINUTE_S, "minute"),
+    (36.0 * HOUR_S, HOUR_S, "hour"),
+    (math.inf, DAY_S, "day"),
+)
+"""(below this many seconds, seconds of the unit, its name)."""
+
+VERDICT_WORDS: Mapping[Verdict, str] = {
+    Verdict.SLOWER: "{level} takes {size} more time per token than {default} {interval}",
+    Verdict.FASTER: "{level} takes {size} less time per token than {default} {interval}",
+    Verdict.SLOWER_WITHIN_MARGIN: "{level} is slower than {default} by {size}, within the margin of {margin} {interval}",
+    Verdict.FASTER_WITHIN_MARGIN: "{level} is faster than {default} by {size}, within the margin of {margin} {interval}",
+    Verdict.EQUIVALENT: "{level} and {default} are equivalent within {margin}: the difference is {signed} {interval}",
+    Verdict.UNDECIDED: "{level} against {default} is undecided: the difference is {signed} {interval}",
+}
+
+
+def in_words(count: int) -> str:
+    """Write a count up to twelve as a word: `five`, `13`."""
+    return NUMBERS[count] if 0 <= count < len(NUMBERS) else f"{count:,}"
+
+
+def counted(count: int, noun: str) -> str:
+    """Write a count with its noun: `one block`, `five blocks`."""
+    return f"{in_words(count)} {noun}{'' if count == 1 else 's'}"
+
+
+def some_users(users: int) -> str:
+    """Write a number of users as a figure: `1 user`, `8 users`."""
+    return f"{users:,} user{'' if users == 1 else 's'}"
+
+
+def listed(items: Sequence[str]) -> str:
+    """Join items: `a, b and c`."""
+    return " and ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)
+
+
+def number(value: float) -> str:
+    """Write a number with as many digits as a reader needs: 412, 33.1, 2.2, 0.04."""
+    size = abs(value)
+    digits = 0 if size >= LARGE_PERCENT else 1 if size >= 0.95 else 2
+    text = f"{value:,.{digits}f}"
+    return text.removeprefix("-") if float(text.replace(",", "")) == 0.0 else text
+
+
+def percent(value: float) -> str:
+    """Write a percentage without its sign; large ones also as a multiple: `412 percent`."""
+    return f"{number(abs(value))} percent"
+
+
+def sized(effect_percent: float) -> str:
+    """Write how much more or less time: `2.2 percent`, `412 percent (5.1 times as long)`."""
+    times = f" ({1.0 + effect_percent / 100.0:.1f} times as long)" if effect_percent >= LARGE_PERCENT else ""
+    return percent(effect_percent) + times
+
+
+def interval(estimate: Estimate, unit: str) -> str:
+    """Write an interval in brackets: `(95 percent interval 2.0 to 2.4 percent, five blocks)`."""
+    behind = counted(estimate.n, estimate.unit)
+    return f"({_confidence(estimate)} interval {span(estimate, unit)}, {behind})" if has_bound(estimate) else f"({behind})"
+
+
+def has_bound(estimate: Estimate) -> bool:
+    """Say whether an end of the interval is bound by the data."""
+    return estimate.low is not None or estimate.high is not None
+
+
+def span(estimate: Estimate, unit: str) -> str:
+    """Write an interval alone: `2.0 to 2.4 percent`, `at least 2.0 percent`."""
+    if estimate.low is None or estimate.high is None:
+        ends = ((estimate.low, "at least"), (estimate.high, "at most"))
+        bound = [f"{word} {number(end)} {unit}" for end, word in ends if end is not None]
+        return bound[0] if bound else "without bounds"
+    return f"{number(estimate.low)} to {number(estimate.high)} {unit}"
+
+
+def _confidence(estimate: Estimate) -> str:
+    return f"{100.0 * estimate.confidence:.3g} percent"
+
+
+def lifetime(seconds: float) -> str:
+    """Write a time as people say it: `75 seconds`, `four minutes`, `2.5 hours`."""
+    unit_s, name = next((unit_s, name) for limit, unit_s, name in UNITS_OF_TIME if seconds < limit)
+    value = seconds / unit_s
+    if name in ("hour", "day") and value < 10.0 and abs(value - round(value)) > 0.05:
+        return f"{value:.1f} {name}s"
+    return counted(round(value), name)
+
+
+def preliminary(n: int, unit: str) -> str:
+    """Write that a figure rests on three or four units, or nothing."""
+    return f"; preliminary: {counted(n, unit)}, {in_words(FULL_BLOCKS)} earn a verdict" if n < FULL_BLOCKS else ""
+
+
+def describe_pair(pair: Pair, margin: float) -> str:
+    """Write one comparison as a sentence: verdict, size, interval, and what would decide where nothing is decided."""
+    effect = pair.effect_percent
+    at = "" if pair.users is None else f"At {some_users(pair.users)} "
+    if effect is None:
+        return f"{at}{pair.level} was not compared: {pair.reason}."
+    text = VERDICT_WORDS[pair.verdict].format(
+        level=pair.level,
+        default=pair.default,
+        size=sized(effect.point),
+        signed=f"{number(effect.point)} percent",
+        margin=percent(100.0 * margin),
+        interval=interval(effect, "percent"),
+    )
+    if pair.verdict is Verdict.UNDECIDED:
+        return f"{at}{text}; {what_decides(pair)}."
+    return f"{at}{text}{preliminary(effect.n, pair.pairing.unit) if pair.preliminary else ''}."
+
+
+def units_of(pair: Pair) -> int:
+    """Count the independent units behind a pair."""
+    return min(pair.n_level, pair.n_default)
+
+
+def lacks_units(pair: Pair) -> bool:
+    """Say whether there was too little to judge at all: fewer than three units, one launch each, or copies."""
+    return pair.outlook is None
+
+
+def what_decides(pair: Pair) -> str:
+    """Write what would settle an undecided pair, with the number of blocks."""
+    unit = pair.pairing.unit
+    if pair.outlook is None:
+        return missing_units(pair)
+    least = f"{counted(units_of(pair), unit)} find a cost of {percent(pair.outlook.smallest_effect_percent)}"
+    if pair.p_holm is not None and pair.p_holm < 1.0 and pair.reason.startswith("not larger than"):
+        return f"it is {pair.reason}, so more {unit}s of the A/A pair must show less"
+    if pair.outlook.more_units is None:
+        return f"{least}, and no number of {unit}s in reach decides"
+    return f"{least}; about {counted(pair.outlook.more_units, f'more {unit}')} would decide"
+
+
+def missing_units(pair: Pair) -> str:
+    """Write how many units are missing for a verdict, preliminary and full."""
+    n, unit = units_of(pair), pair.pairing.unit
+    if pair.pairing is Pairing.ONE_LAUNCH_EACH:
+        return f"{in_words(FULL_BLOCKS)} blocks, each with a fresh server a level, would earn a verdict"
+    return units_to_go(n, unit)
+
+
+def units_to_go(n: int, unit: str) -> str:
+    """Write how many more units a verdict takes: `two more blocks for a preliminary verdict, four for a full one`."""
+    if n >= LEAST_BLOCKS:
+        return f"{unit}s that were measured apart would earn a verdict: these are copies of one measurement"
+    return (
+        f"{counted(LEAST_BLOCKS - n, f'more {unit}')} would earn a preliminary verdict, "
+        f"{in_words(FULL_BLOCKS - n)} more a full one"
+    )
+
+
+def describe_gain(gain: StartGain) -> str:
+    """Write by how much a level starts sooner or later than the default."""
+    word = "sooner" if gain.gain_s.point >= 0.0 else "later"
+    said = f"With {gain.cache} caches {gain.level} starts {number(abs(gain.gain_s.point))} s {word} than {gain.default}"
+    if gain.reason:
+        return f"{said} ({counted(gain.gain_s.n, gain.gain_s.unit)}): {units_to_go(gain.gain_s.n, gain.gain_s.unit)}."
+    told = "" if not gain.gain_s.contains(0.0) else ", so the starts are not told apart"
+    late = f"{_confidence(gain.gain_s)} interval of the gain {span(gain.gain_s, 's')}"
+    return f"{said} ({late}, {counted(gain.gain_s.n, gain.gain_s.unit)}){told}."
+
+
+def lead_s(result: BreakEven) -> float | None:
+    """Return up to how many seconds after the spawn a level is shown to be ahead; infinite: always; None: not shown."""
+    gain = result.start_gain_s
+    if result.ahead_at_least_s is not None:
+        return result.ahead_at_least_s
+    sooner = gain is not None and gain.low is not None and gain.low > 0.0
+    return math.inf if sooner and result.regime.name == "NEVER_LOSES" else None
+
+
+def describe_lead(at: BreakEvenAt) -> str:
+    """Write until when a level is ahead of the default, kept busy by some users."""
+    result, lead = at.result, lead_s(at.result)
+    busy = f"Kept busy by {some_users(at.users)} (caches {at.cache}), "
+    tail = preliminary(at.level_input.start_s.size, at.unit)
+    t_star = result.t_star_s
+    if lead is None:
+        return f"{busy}{at.level} is not shown to be ahead of {at.default} at any time: {result.reason}."
+    if math.isinf(lead):
+        gain = "" if result.start_gain_s is None else f" by {number(result.start_gain_s.point)} s"
+        return f"{busy}{at.level} is never behind {at.default}: it starts sooner{gain} and decodes no slower{tail}."
+    if t_star is None or t_star.high is None:
+        return f"{busy}{at.level} is ahead of {at.default} for at least {lifetime(lead)} ({number(lead)} s){tail}."
+    return (
+        f"{busy}{at.default} is ahead of {at.level} once the server has lived {lifetime(t_star.point)} "
+        f"(t* {number(t_star.point)} s, {_confidence(t_star)} interval {span(t_star, 's')}){tail}."
+    )

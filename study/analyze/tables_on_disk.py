@@ -1,0 +1,98 @@
+"""Writes the tables of a study to its processed folder: the same records give the same bytes.
+
+    data/processed/<study>/<table>.csv, .json   runs, comparison_input, session, session_figures, levels, starts,
+                                                left_out
+    data/processed/<study>/validity.json        every check of every run, with what it saw
+
+CSV and JSON hold floats in their shortest exact form, `null` (an empty cell) where a figure is missing, lines that end
+in LF, and no time of writing.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from study.analyze.judged_runs import JudgedRun, judge_runs
+from study.analyze.level_tables import level_table, start_table
+from study.analyze.runs import DEFAULT_BELOW_SHARE
+from study.analyze.tables import comparison_input, left_out_table, run_table, session_figures, session_table
+from study.errors import InputError
+from study.store import StudyRecords
+
+
+def validity_report(study: StudyRecords, judged: Sequence[JudgedRun] | None = None) -> dict[str, Any]:
+    """Return, by run id, whether a run is valid and counts, and each check and note with what it saw; JSON-ready."""
+    return {one.run.run_id: _report(one) for one in judged or judge_runs(study)}
+
+
+def _report(one: JudgedRun) -> dict[str, Any]:
+    return {
+        "valid": one.validity.valid,
+        "counts": one.counts,
+        "reasons": list(one.validity.reasons),
+        "left_out": list(one.left_out),
+        "evidence": [asdict(found) for found in one.validity.evidence],
+        "notes": [asdict(note) for note in one.notes],
+    }
+
+
+def write_tables(
+    study: StudyRecords,
+    folder: Path,
+    use_for: Mapping[str, str] | None = None,
+    levels: Sequence[str] = (),
+    below_share: float = DEFAULT_BELOW_SHARE,
+) -> list[Path]:
+    """Write every table of a study as CSV and JSON, and return the files.
+
+    Args:
+        study: the records.
+        folder: where to; made if it is not there, files of the same names are replaced.
+        use_for: level to what it is for, from the level files.
+        levels: the order of levels; without, the default first and the rest by name.
+        below_share: of the card's highest SM clock; a busy clock below counts as throttled.
+
+    Raises:
+        InputError: the folder cannot be written.
+
+    """
+    judged = judge_runs(study, below_share)
+    frames = {
+        "runs": run_table(study, judged),
+        "comparison_input": comparison_input(study, judged, levels),
+        "session_figures": session_figures(study, judged, levels),
+        "session": session_table(study, None, levels, judged),
+        "levels": level_table(study, use_for, levels),
+        "starts": start_table(study, levels),
+        "left_out": left_out_table(study, judged),
+    }
+    texts = {f"{name}.csv": frame.to_csv(index=False, lineterminator="\n") for name, frame in frames.items()}
+    texts |= {f"{name}.json": _to_json(_to_records(frame)) for name, frame in frames.items()}
+    texts["validity.json"] = _to_json(validity_report(study, judged))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return [_replace(folder / name, text) for name, text in sorted(texts.items())]
+    except OSError as error:
+        raise InputError(f"'{folder}' cannot be written: {error.strerror}; name a folder of yours") from None
+
+
+def _to_records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows as Python values, None where pandas has a null of any kind."""
+    plain = frame.astype(object).where(frame.notna(), None)
+    return [dict(zip(plain.columns, row, strict=True)) for row in plain.itertuples(index=False, name=None)]
+
+
+def _to_json(value: object) -> str:
+    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _replace(path: Path, text: str) -> Path:
+    """Write a file whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8", newline="\n")
+    return temporary.replace(path)

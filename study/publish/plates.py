@@ -1,0 +1,148 @@
+"""A drawn figure with the words that go with it, and its two outputs: SVG for an edition, PNG for a notebook.
+
+The SVG has no date, no random id and its letters as paths, so that the same records give the same bytes and every reader
+sees the same figure. A page shows it without ground and with the page's own ink, which keeps it legible in dark mode; a
+file of its own has a white ground.
+"""
+
+import base64
+import html
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import matplotlib as mpl
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from study.publish.plain_text import clean_text
+
+INK = "#1b1f24"
+"""Colour of letters and frames; a page replaces it by its own."""
+FAINT = "#8b929a"
+"""Colour of grids and bands, seen on white and on a dark page alike."""
+ALARM = "#c62828"
+WIDTH_IN = 5.0
+"""Narrow on purpose: at the 350 px of a telephone its letters are still 8 px high."""
+PNG_DPI = 130
+
+REHEARSAL = "REHEARSAL: made-up model on a CPU. This is no result."
+
+STYLE = {
+    **{"font.family": "DejaVu Sans", "font.size": 9.0, "axes.titlesize": 9.0, "axes.titleweight": "bold"},
+    **{"text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK, "xtick.color": INK, "ytick.color": INK},
+    **{"figure.facecolor": "none", "axes.facecolor": "none", "savefig.facecolor": "none", "legend.frameon": False},
+    **{"axes.grid": True, "grid.color": FAINT, "grid.alpha": 0.35, "grid.linewidth": 0.6, "axes.axisbelow": True},
+    **{"axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.6, "legend.fontsize": 8.5},
+    **{"svg.fonttype": "path", "svg.hashsalt": "vllm-compile-study", "path.simplify": True},
+    # A level or a model may have a dollar in its name; it is text, not mathematics.
+    "text.parse_math": False,
+}
+
+
+@contextmanager
+def figure_style() -> Iterator[None]:
+    """Draw with this package's settings whatever the reader's own are, and put those back."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(STYLE)
+        yield
+
+
+@dataclass(frozen=True)
+class Plate:
+    """One figure and its words.
+
+    Attributes:
+        key: short name, the end of its file's name.
+        title: what it shows.
+        alt: what it says, for those who do not see it.
+        caption: how to read it.
+        figure: the drawing.
+        rehearsal: whether its records are no result.
+
+    """
+
+    key: str
+    title: str
+    alt: str
+    caption: str
+    figure: Figure
+    rehearsal: bool = False
+
+    def __post_init__(self) -> None:
+        """Lay the figure out once and for all: each drawing would move it a little, and so change the bytes."""
+        if self.figure.get_layout_engine() is not None:
+            with figure_style():
+                self.figure.draw_without_rendering()
+            self.figure.set_layout_engine("none")
+
+    @property
+    def full_caption(self) -> str:
+        """The caption, after the notice that it is no result where it is none."""
+        return f"{REHEARSAL} {self.caption}" if self.rehearsal else self.caption
+
+    def svg(self) -> str:
+        """Return the figure as an SVG file on white."""
+        head, body = _split_svg(self._draw_svg())
+        words = f"<title>{_escape(self.title)}</title><desc>{_escape(self._full_alt())}</desc>"
+        ground = '<rect width="100%" height="100%" fill="#ffffff"/>'
+        return f'<?xml version="1.0" encoding="utf-8"?>\n{head[:-1]} role="img">\n{words}\n{ground}\n{body}'
+
+    def inline_svg(self, place: str) -> str:
+        """Return the figure for a page that holds several: scales with its box, uses the page's ink, ids of its own.
+
+        Args:
+            place: letters, digits and `-`; begins every id of this figure.
+
+        """
+        head, body = _split_svg(self._draw_svg())
+        view = re.search(r'viewBox="[^"]*"', head)
+        body = re.sub(r'\bid="', f'id="{place}-', body)
+        body = re.sub(r'href="#', f'href="#{place}-', body)
+        body = body.replace("url(#", f"url(#{place}-").replace(INK, "currentColor")
+        label = f'role="img" aria-labelledby="{place}-title {place}-desc"'
+        words = (
+            f'<title id="{place}-title">{_escape(self.title)}</title>'
+            f'<desc id="{place}-desc">{_escape(self._full_alt())}</desc>'
+        )
+        names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+        return f"<svg {names} {view[0] if view else ''} {label}>{words}{body}"
+
+    def png(self) -> bytes:
+        """Return the figure as a PNG on white."""
+        data = io.BytesIO()
+        with figure_style():
+            FigureCanvasAgg(self.figure)
+            self.figure.savefig(data, format="png", dpi=PNG_DPI, facecolor="white", metadata={"Software": None})
+        return data.getvalue()
+
+    def _repr_html_(self) -> str:
+        """Show the PNG with its words where a notebook displays the plate."""
+        source = base64.b64encode(self.png()).decode("ascii")
+        image = f'<img alt="{_escape(self._full_alt())}" src="data:image/png;base64,{source}">'
+        return f"<figure><b>{_escape(self.title)}</b><br>{image}<figcaption>{_escape(self.full_caption)}</figcaption></figure>"
+
+    def _full_alt(self) -> str:
+        return f"{REHEARSAL} {self.alt}" if self.rehearsal else self.alt
+
+    def _draw_svg(self) -> str:
+        text = io.StringIO()
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        with figure_style():
+            self.figure.savefig(text, format="svg", metadata=nothing)
+        return text.getvalue()
+
+
+def _split_svg(text: str) -> tuple[str, str]:
+    """Return the opening `<svg ...>` tag and what follows it, without the XML declaration and document type."""
+    start = text.index("<svg")
+    end = text.index(">", start) + 1
+    lines = (line.rstrip() for line in text[end:].strip().splitlines())
+    return " ".join(text[start:end].split()), "\n".join(lines) + "\n"
+
+
+def _escape(text: str) -> str:
+    return html.escape(clean_text(text))

@@ -1,0 +1,43 @@
+import os
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent
+
+
+@pytest.fixture
+def fake_vllm(monkeypatch):
+    """Put the stand-in for vLLM first on the path of every process that a test starts."""
+    known = os.environ.get("PYTHONPATH")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS / "fake_vllm"), *([known] if known else [])]))
+    monkeypatch.setenv("STUDY_TEST_MARK", uuid.uuid4().hex)
+    for name in ("FAKE_VLLM_FAULT", "FAKE_VLLM_FAULT_LEVEL", "FAKE_VLLM_LOAD", "FAKE_VLLM_START_S"):
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+@pytest.fixture
+def small_study(tmp_path):
+    """Values of a session that the stand-in goes through in seconds."""
+    return {
+        "study": "small",
+        "device": "cpu",
+        "levels": ["default", "O0"],
+        "users": [1, 2],
+        "seeds": [1],
+        "model": "notebooks/parameters/models/rehearsal.yaml",
+        "load_format": "dummy",
+        "input_tokens": 8,
+        "output_tokens": 8,
+        "waves": 2,
+        "min_run_s": 0,
+        "ready_deadline_s": 20,
+        "data_dir": str(tmp_path / "data"),
+    }
+
+
+sys.path.insert(0, str(TESTS))
