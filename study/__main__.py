@@ -98,10 +98,9 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _tables(options: argparse.Namespace) -> int:
-    from study.analyze.tables import write_tables
+    from study.analyze.tables_on_disk import write_study_tables
 
-    store = _store(options)
-    for path in write_tables(store.read(), store.processed):
+    for path in write_study_tables(_store(options)):
         print(path)
     return 0
 

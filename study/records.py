@@ -161,6 +161,7 @@ class Load(Facts):
     waves: int
     warm_up_waves: int
     warm_up_wave_s: float = Field(description="the last warm-up wave, which sized the run")
+    warm_up_waves_s: list[float] = Field(default_factory=list, description="every warm-up wave; the first pays for all")
     burst_s: float = Field(description="discarded load between the gate and the run")
     pool_sha256: str
     arguments: list[str] = Field(description="of vLLM's serving benchmark; address and files left out")
@@ -224,6 +225,7 @@ class LaunchRecord(Facts):
     idle_c: float | None = Field(description="temperature at rest with the server loaded")
     idle_power_w: float | None = Field(description="power at rest with the server loaded")
     machine: Machine
+    cores: dict[str, list[int]] = Field(default_factory=dict, description="server and client, where kept apart")
     outcome: Outcome
 
 
@@ -252,4 +254,23 @@ class RunRecord(Facts):
     outcome: Outcome
 
 
-Record = LaunchRecord | RunRecord
+class SessionRecord(Facts):
+    """What a session was asked to measure: the parameters and the levels, in their order."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    kind: Literal["session"] = "session"
+    study: str
+    fingerprint: str
+    session_id: str
+    asked: dict[str, Any]
+    levels: list[dict[str, Any]]
+
+
+Record = LaunchRecord | RunRecord | SessionRecord
+
+
+def identity_of(record: Record) -> str:
+    """Return the id that stands in a record's file name."""
+    if isinstance(record, LaunchRecord):
+        return record.launch_id
+    return record.run_id if isinstance(record, RunRecord) else record.session_id

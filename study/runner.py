@@ -18,8 +18,8 @@ from pathlib import Path
 
 import psutil
 
-from study.design.levels import select_levels
-from study.design.parameters import Parameters
+from study.design.levels import Level, select_levels
+from study.design.parameters import Parameters, fingerprint
 from study.design.plan import Plan, PlannedLaunch, PlannedRun, make_plan
 from study.design.pool import read_pool
 from study.errors import InputError
@@ -27,10 +27,10 @@ from study.measure.gpu import GpuReader
 from study.measure.launch import Launch
 from study.measure.machine import read_machine
 from study.measure.model import prepare_model
-from study.measure.server import check_server_flags
+from study.measure.server_spec import check_server_flags
 from study.measure.setting import Interrupted, Setting
 from study.progress import remaining_launches, seen_seconds
-from study.records import LaunchRecord, Outcome, RunRecord
+from study.records import LaunchRecord, Outcome, RunRecord, SessionRecord
 from study.store import Store, StudyRecords, check_comparable
 
 CORES_KEPT = 2
@@ -75,7 +75,9 @@ def run_session(
     with store.lock(), _ended_by_signals(options.detach):
         _close_left_open(store)
         records = _records_so_far(store, parameters)
-        plan = make_plan(parameters, select_levels(parameters.levels, root), seen_seconds(records))
+        levels = select_levels(parameters.levels, root)
+        _record_session(store, parameters, levels)
+        plan = make_plan(parameters, levels, seen_seconds(records))
         reader = open_gpu(parameters.gpu) if parameters.device == "cuda" else None
         try:
             setting = _make_setting(parameters, root, store, reader, options)
@@ -101,6 +103,19 @@ def _records_so_far(store: Store, parameters: Parameters) -> StudyRecords | None
         return None
     check_comparable(records.launches[0].comparable, parameters.comparable(), "this session")
     return records
+
+
+def _record_session(store: Store, parameters: Parameters, levels: tuple[Level, ...]) -> None:
+    """Keep what was asked for, unless the last session asked for the same."""
+    asked, shapes = parameters.model_dump(mode="json"), [level.model_dump(mode="json") for level in levels]
+    known = store.read().sessions
+    if known and (known[-1].asked, known[-1].levels) == (asked, shapes):
+        return
+    number = fingerprint(parameters.comparable())
+    record = SessionRecord(
+        study=parameters.study, fingerprint=number, session_id=str(len(known) + 1), asked=asked, levels=shapes
+    )
+    store.write(record)
 
 
 def _close_left_open(store: Store) -> None:

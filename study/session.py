@@ -24,7 +24,7 @@ from study.design.plan import describe_plan, make_plan
 from study.design.root import find_root
 from study.errors import InputError, StudyError
 from study.progress import seen_seconds
-from study.records import LaunchRecord
+from study.records import identity_of
 from study.store import Store
 
 NOT_PARAMETERS = {"In", "Out", "exit", "quit", "get_ipython", "open"}
@@ -140,7 +140,7 @@ def describe_records(study: str, data_dir: str = "data") -> str:
     measured = [launch for launch in records.launches if not launch.fills_caches]
     lines = [f"{len(measured)} measured launches, {len(records.runs)} runs in {data_dir}/raw/{study}"]
     for item in (*records.launches, *records.runs):
-        if item.outcome.status != "ok":
-            name = item.launch_id if isinstance(item, LaunchRecord) else item.run_id
-            lines.append(f"  {name}: {item.outcome.status} at {item.outcome.stage}: {item.outcome.message}")
+        ended = item.outcome
+        if ended.status != "ok":
+            lines.append(f"  {identity_of(item)}: {ended.status} at {ended.stage}: {ended.message}")
     return "\n".join(lines)

@@ -1,7 +1,7 @@
 """The store: raw records on disk, written once, read whole.
 
     data/raw/<study>/launch-<id>.json   one a launch        data/raw/<study>/launch-<id>.log   its server's log
-    data/raw/<study>/run-<id>.json      one a run           data/raw/<study>/parameters-<n>.yaml  what was asked for
+    data/raw/<study>/run-<id>.json      one a run           data/raw/<study>/session-<n>.json    what was asked for
 
 While a launch is open its record so far lies in `open-<id>.json`: a runner that dies leaves it, and the next one
 closes it as `interrupted`.
@@ -21,11 +21,12 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from study.errors import InputError, RecordError
-from study.records import SCHEMA_VERSION, LaunchRecord, Record, RunRecord
+from study.records import SCHEMA_VERSION, LaunchRecord, Record, RunRecord, SessionRecord, identity_of
 
-_R = TypeVar("_R", LaunchRecord, RunRecord)
+_R = TypeVar("_R", LaunchRecord, RunRecord, SessionRecord)
 _LAUNCH: TypeAdapter[LaunchRecord] = TypeAdapter(LaunchRecord)
 _RUN: TypeAdapter[RunRecord] = TypeAdapter(RunRecord)
+_SESSION: TypeAdapter[SessionRecord] = TypeAdapter(SessionRecord)
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class StudyRecords:
     launches: tuple[LaunchRecord, ...]
     runs: tuple[RunRecord, ...]
     files: dict[str, str]
+    sessions: tuple[SessionRecord, ...] = ()
 
     def launch_of(self, run: RunRecord) -> LaunchRecord | None:
         """Return the launch that served `run`, or None where its record is not there."""
@@ -103,8 +105,7 @@ class Store:
 
     def write(self, record: Record) -> Path:
         """Write one record; an open launch of the same id is closed by it."""
-        name = f"launch-{record.launch_id}" if isinstance(record, LaunchRecord) else f"run-{record.run_id}"
-        path = self.raw / f"{name}.json"
+        path = self.raw / f"{record.kind}-{identity_of(record)}.json"
         write_once(path, record.model_dump_json() + "\n")
         if isinstance(record, LaunchRecord):
             (self.raw / f"open-{record.launch_id}.json").unlink(missing_ok=True)
@@ -119,7 +120,11 @@ class Store:
 
     def read_open(self) -> list[LaunchRecord]:
         """Return launches that a runner left open."""
-        return [_parse(path, _LAUNCH) for path in sorted(self.raw.glob("open-*.json"))]
+        return [_parse(path, _LAUNCH) for path in self.open_files()]
+
+    def open_files(self) -> list[Path]:
+        """Return the files of launches that are open, or were left so."""
+        return self._files("open-*.json")
 
     def next_attempt(self, key: str) -> int:
         """Return the first attempt number (from 1) that no file of this launch or run uses."""
@@ -138,14 +143,50 @@ class Store:
             raise InputError(f"no raw folder '{self.raw}'; run the session first, or name another study")
         launches = [(path, _parse(path, _LAUNCH)) for path in self._files("launch-*.json")]
         runs = [(path, _parse(path, _RUN)) for path in self._files("run-*.json")]
-        placed: list[tuple[Path, Record]] = [*launches, *runs]
+        sessions = [(path, _parse(path, _SESSION)) for path in self._files("session-*.json")]
+        placed: list[tuple[Path, Record]] = [*launches, *runs, *sessions]
         for path, record in placed:
             _check_place(path, record, self.study)
         _check_alike([record for _, record in launches], [record for _, record in runs])
         files = {path.name: sha256(path) for path, _ in placed}
         return StudyRecords(
-            self.study, tuple(record for _, record in launches), tuple(record for _, record in runs), files
+            study=self.study,
+            launches=tuple(record for _, record in launches),
+            runs=tuple(record for _, record in runs),
+            files=files,
+            sessions=tuple(sorted((record for _, record in sessions), key=lambda item: int(item.session_id))),
         )
+
+    def read_each(self) -> list[str]:
+        """Return what is wrong with single files, one line each; an unreadable one hides no other.
+
+        Raises:
+            InputError: there is no such folder.
+
+        """
+        if not self.raw.is_dir():
+            raise InputError(f"no raw folder '{self.raw}'; run the session first, or name another study")
+        problems = []
+        for path in self._files("*.json"):
+            try:
+                self._read_one(path)
+            except RecordError as error:
+                problems.append(str(error))
+        return problems
+
+    def _read_one(self, path: Path) -> None:
+        """Read one file as what its name says it is."""
+        kind = path.name.split("-")[0]
+        if kind == "run":
+            _check_place(path, _parse(path, _RUN), self.study)
+        elif kind == "launch":
+            _check_place(path, _parse(path, _LAUNCH), self.study)
+        elif kind == "session":
+            _check_place(path, _parse(path, _SESSION), self.study)
+        elif kind == "open":
+            _parse(path, _LAUNCH)
+        else:
+            raise RecordError(f"'{path}' is no record: its name begins with run-, launch-, session- or open-")
 
     def _files(self, pattern: str) -> list[Path]:
         return sorted(self.raw.glob(pattern)) if self.raw.is_dir() else []
@@ -177,9 +218,8 @@ def _parse(path: Path, adapter: TypeAdapter[_R]) -> _R:
 
 def _check_place(path: Path, record: Record, study: str) -> None:
     """Refuse a record that lies under another name or in another study's folder."""
-    identity = record.launch_id if isinstance(record, LaunchRecord) else record.run_id
-    if path.stem != f"{record.kind}-{identity}":
-        raise RecordError(f"'{path}' holds {record.kind} '{identity}'; a record keeps its file name")
+    if path.stem != f"{record.kind}-{identity_of(record)}":
+        raise RecordError(f"'{path}' holds {record.kind} '{identity_of(record)}'; a record keeps its file name")
     if record.study != study:
         raise RecordError(f"'{path}' belongs to study '{record.study}', not to '{study}'")
 

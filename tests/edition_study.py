@@ -19,9 +19,9 @@ from study.store import Store
 COSTS = {"default": 0.0, "O0": 0.05, "O3": 0.0, "eager": 0.022}
 START_S = {"default": 69.0, "O0": 31.0, "O3": 69.5, "eager": 28.0}
 BASE_MS = {1: 60.36, 8: 65.75}
-LOG = """INFO 10-05 12:00:05 [api_server.py:1] vLLM API server version 0.31.0
-INFO 10-05 12:00:20 [core.py:1] Initializing a V1 LLM engine (v0.31.0) with config: model='m'
-INFO 10-05 12:00:45 [gpu_model_runner.py:1] Model loading took 15.27 GiB memory and 20.1 seconds
+LOG = """INFO 09-21 14:13:25 [api_server.py:1] vLLM API server version 0.31.0
+INFO 09-21 14:13:28 [core.py:1] Initializing a V1 LLM engine (v0.31.0) with config: model='m'
+INFO 09-21 14:13:44 [gpu_model_runner.py:1] Model loading took 15.27 GiB memory and 11.1 seconds
 """
 
 

@@ -64,7 +64,7 @@ class FindOptions:
     @property
     def order(self) -> tuple[str, ...]:
         """The order of levels: the default, then as asked."""
-        return (self.default, *self.levels)
+        return tuple(dict.fromkeys((self.default, *self.levels)))
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ preliminary, how many times as long a large percentage is.
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from study.analyze.breakeven import BreakEven
+from study.analyze.breakeven import BreakEven, Regime
 from study.analyze.compare_types import Pair, Pairing, Verdict
 from study.analyze.findings_parts import BreakEvenAt, StartGain
 from study.analyze.stats import Estimate
@@ -25,13 +26,22 @@ UNITS_OF_TIME = (
 """(below this many seconds, seconds of the unit, its name)."""
 
 VERDICT_WORDS: Mapping[Verdict, str] = {
-    Verdict.SLOWER: "{level} takes {size} more time per token than {default} {interval}",
-    Verdict.FASTER: "{level} takes {size} less time per token than {default} {interval}",
-    Verdict.SLOWER_WITHIN_MARGIN: "{level} is slower than {default} by {size}, within the margin of {margin} {interval}",
-    Verdict.FASTER_WITHIN_MARGIN: "{level} is faster than {default} by {size}, within the margin of {margin} {interval}",
+    Verdict.SLOWER: "{level} takes {size} more time per token than {default}{times} {interval}",
+    Verdict.FASTER: "{level} takes {size} less time per token than {default}{times} {interval}",
+    Verdict.SLOWER_WITHIN_MARGIN: "{level} is slower than {default} by {size}, inside the {margin} margin {interval}",
+    Verdict.FASTER_WITHIN_MARGIN: "{level} is faster than {default} by {size}, inside the {margin} margin {interval}",
     Verdict.EQUIVALENT: "{level} and {default} are equivalent within {margin}: the difference is {signed} {interval}",
     Verdict.UNDECIDED: "{level} against {default} is undecided: the difference is {signed} {interval}",
 }
+
+ONE_SIDED = tuple(verdict for verdict in Verdict if verdict not in (Verdict.EQUIVALENT, Verdict.UNDECIDED))
+"""Verdicts whose words say which way the difference goes."""
+
+NO_LEAD: Mapping[Regime, str] = {
+    Regime.NEVER_WINS: "it starts no sooner and decodes no faster",
+    Regime.WINS_FROM: "it starts later, and decodes faster",
+}
+"""Why a level has no lead, where its block means say so; else the break-even's own reason."""
 
 
 def in_words(count: int) -> str:
@@ -63,25 +73,34 @@ def number(value: float) -> str:
 
 
 def percent(value: float) -> str:
-    """Write a percentage without its sign; large ones also as a multiple: `412 percent`."""
+    """Write a percentage without its sign: `412 percent`."""
     return f"{number(abs(value))} percent"
 
 
-def sized(effect_percent: float) -> str:
-    """Write how much more or less time: `2.2 percent`, `412 percent (5.1 times as long)`."""
-    times = f" ({1.0 + effect_percent / 100.0:.1f} times as long)" if effect_percent >= LARGE_PERCENT else ""
-    return percent(effect_percent) + times
+def times(effect_percent: float) -> str:
+    """Write a large percentage as a multiple too: `, 5.1 times as long`; nothing for a small one."""
+    return f", {1.0 + effect_percent / 100.0:.1f} times as long" if effect_percent >= LARGE_PERCENT else ""
+
+
+def margin_of(share: float) -> str:
+    """Write a margin as it was asked for: `1 percent`."""
+    return f"{100.0 * share:g} percent"
+
+
+def size_of(effect_percent: Estimate) -> Estimate:
+    """Return a saving as a positive percentage with its interval, since its sentence says `less`; a cost as it is."""
+    if effect_percent.point >= 0.0:
+        return effect_percent
+    low, high = (None if end is None else -end for end in (effect_percent.high, effect_percent.low))
+    return replace(effect_percent, point=-effect_percent.point, low=low, high=high)
 
 
 def interval(estimate: Estimate, unit: str) -> str:
     """Write an interval in brackets: `(95 percent interval 2.0 to 2.4 percent, five blocks)`."""
     behind = counted(estimate.n, estimate.unit)
-    return f"({_confidence(estimate)} interval {span(estimate, unit)}, {behind})" if has_bound(estimate) else f"({behind})"
-
-
-def has_bound(estimate: Estimate) -> bool:
-    """Say whether an end of the interval is bound by the data."""
-    return estimate.low is not None or estimate.high is not None
+    if estimate.low is None and estimate.high is None:
+        return f"({behind})"
+    return f"({_confidence(estimate)} interval {span(estimate, unit)}, {behind})"
 
 
 def span(estimate: Estimate, unit: str) -> str:
@@ -108,7 +127,8 @@ def lifetime(seconds: float) -> str:
 
 def preliminary(n: int, unit: str) -> str:
     """Write that a figure rests on three or four units, or nothing."""
-    return f"; preliminary: {counted(n, unit)}, {in_words(FULL_BLOCKS)} earn a verdict" if n < FULL_BLOCKS else ""
+    few = LEAST_BLOCKS <= n < FULL_BLOCKS
+    return f"; preliminary: {counted(n, unit)}, {in_words(FULL_BLOCKS)} earn a verdict" if few else ""
 
 
 def describe_pair(pair: Pair, margin: float) -> str:
@@ -120,10 +140,11 @@ def describe_pair(pair: Pair, margin: float) -> str:
     text = VERDICT_WORDS[pair.verdict].format(
         level=pair.level,
         default=pair.default,
-        size=sized(effect.point),
+        size=percent(effect.point),
+        times=times(effect.point),
         signed=f"{number(effect.point)} percent",
-        margin=percent(100.0 * margin),
-        interval=interval(effect, "percent"),
+        margin=margin_of(margin),
+        interval=interval(size_of(effect) if pair.verdict in ONE_SIDED else effect, "percent"),
     )
     if pair.verdict is Verdict.UNDECIDED:
         return f"{at}{text}; {what_decides(pair)}."
@@ -188,7 +209,7 @@ def lead_s(result: BreakEven) -> float | None:
     if result.ahead_at_least_s is not None:
         return result.ahead_at_least_s
     sooner = gain is not None and gain.low is not None and gain.low > 0.0
-    return math.inf if sooner and result.regime.name == "NEVER_LOSES" else None
+    return math.inf if sooner and result.regime is Regime.NEVER_LOSES else None
 
 
 def describe_lead(at: BreakEvenAt) -> str:
@@ -198,7 +219,8 @@ def describe_lead(at: BreakEvenAt) -> str:
     tail = preliminary(at.level_input.start_s.size, at.unit)
     t_star = result.t_star_s
     if lead is None:
-        return f"{busy}{at.level} is not shown to be ahead of {at.default} at any time: {result.reason}."
+        why = NO_LEAD.get(result.regime, result.reason)
+        return f"{busy}{at.level} is not shown to be ahead of {at.default} by its start: {why}{tail}."
     if math.isinf(lead):
         gain = "" if result.start_gain_s is None else f" by {number(result.start_gain_s.point)} s"
         return f"{busy}{at.level} is never behind {at.default}: it starts sooner{gain} and decodes no slower{tail}."
@@ -208,3 +230,19 @@ def describe_lead(at: BreakEvenAt) -> str:
         f"{busy}{at.default} is ahead of {at.level} once the server has lived {lifetime(t_star.point)} "
         f"(t* {number(t_star.point)} s, {_confidence(t_star)} interval {span(t_star, 's')}){tail}."
     )
+
+
+def summarize_leads(entries: Sequence[BreakEvenAt]) -> str:
+    """Write one level's leads over all numbers of users as one sentence."""
+    leads = [lead_s(at.result) for at in entries]
+    shown = [lead for lead in leads if lead is not None]
+    if not shown:
+        return f"{entries[0].level} is not shown to be ahead by its start at any number of users."
+    least, most = min(shown), max(shown)
+    if math.isinf(least):
+        return (
+            f"{entries[0].level} is never behind where that is shown ({len(shown)} of {len(leads)} numbers of users)."
+        )
+    upper = "without end" if math.isinf(most) else f"{number(most)} s"
+    ends = f"{number(least)} s" if number(least) == number(most) else f"{number(least)} s to {upper}"
+    return f"{entries[0].level} is ahead for {ends}, by number of users."

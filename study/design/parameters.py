@@ -34,7 +34,7 @@ COMPARABLE = (
     "throttle",
     "cache",
 )
-"""What makes runs comparable. Seeds, users, levels, margin, card and folders are left out, so that they can be added."""
+"""What makes runs comparable. Seeds, users, levels, margin, card and folders are left out: they can be added."""
 
 
 class Parameters(BaseModel):

@@ -17,16 +17,8 @@ from study.errors import InputError, ServerError, StudyError
 from study.measure.canary import run_canary
 from study.measure.load import Client
 from study.measure.run import Run, Site
-from study.measure.server import (
-    DOWNGRADE,
-    Server,
-    ServerSpec,
-    command_of,
-    log_lines,
-    make_temporary,
-    recorded_environment,
-    tail_of,
-)
+from study.measure.server import DOWNGRADE, Server, log_lines, make_temporary, tail_of
+from study.measure.server_spec import ServerSpec, command_of, recorded_environment
 from study.measure.setting import Interrupted, Setting, no_gate
 from study.measure.thermal import measure_idle
 from study.records import Canary, LaunchRecord, Outcome
@@ -43,6 +35,13 @@ COLD_CACHES = {
 }
 
 
+NULL_AT_FIRST = (
+    *("resolved", "healthy_s", "first_token_s", "stop_asked_s", "stopped_s", "stopped_by", "log_sha256"),
+    *("kv_cache_blocks", "kv_cache_tokens", "canary_before", "canary_after", "idle_c", "idle_power_w"),
+)
+"""Fields of a launch's record that only its course fills."""
+
+
 class Launch:
     """One attempt at a planned launch."""
 
@@ -53,6 +52,7 @@ class Launch:
         self.log = setting.log_path(self.id)
         self.temporary = make_temporary()
         self.cut_short = False
+        self.card_before = self._on_card()
         self.reasons: dict[str, str] = {}
         self.facts: dict[str, Any] = self._first_facts(attempt)
 
@@ -154,14 +154,15 @@ class Launch:
         self.facts |= {"stopped_s": time.monotonic(), "stopped_by": stopped.stopped_by}
         if stopped.stopped_by is None:
             self.reasons["stopped_by"] = "the server ended on its own"
-        self.facts["left_over"] = stopped.left_over + self._memory_left()
+        self.facts["left_over"] = [
+            *stopped.left_over,
+            *(f"process {pid} on the GPU" for pid in sorted(self._on_card() - self.card_before)),
+        ]
         self._scrub_log(server.secret)
 
-    def _memory_left(self) -> list[str]:
-        """Name processes that still hold the card once the server is gone."""
-        reader = self.setting.reader
-        pids = (reader.process_ids() if reader else None) or []
-        return [f"process {pid} on the GPU" for pid in pids]
+    def _on_card(self) -> set[int]:
+        """Return the processes on the card; their ids may be those of another namespace."""
+        return set((self.setting.reader.process_ids() if self.setting.reader else None) or ())
 
     def _close(self, outcome: Outcome) -> LaunchRecord:
         """Write the record; the canary after the stop is skipped when the session ends at once."""
@@ -204,8 +205,6 @@ class Launch:
         setting, planned = self.setting, self.planned
         parameters = setting.parameters
         cold = parameters.cache == "cold"
-        later: tuple[str, ...] = ("resolved", "healthy_s", "first_token_s", "stop_asked_s", "stopped_s", "stopped_by", "log_sha256")
-        later += ("kv_cache_blocks", "kv_cache_tokens", "canary_before", "canary_after", "idle_c", "idle_power_w")
         spec = self._spec()
         return {
             "study": parameters.study,
@@ -231,7 +230,8 @@ class Launch:
             "log": self.log.name,
             "gate": no_gate("the launch ended before its gate"),
             "machine": setting.machine,
-            **dict.fromkeys(later),
+            "cores": setting.cores,
+            **dict.fromkeys(NULL_AT_FIRST),
         }
 
     def _plain(self, value: Any) -> Any:  # noqa: ANN401 (any JSON value)

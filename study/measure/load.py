@@ -131,12 +131,13 @@ def run_load(client: Client, target: Target, users: int, pool: Sequence[Prompt],
 
     """
     prompts = take(pool, users * warm_up.waves_to_run)
-    deadline_s = SLACK_S + 5 * warm_up.waves_to_run * warm_up.wave_s
+    deadline_s = SLACK_S + 5 * warm_up.run_s
     arguments, answer = _run(client, target, users, prompts, deadline_s)
     return Load(
         waves=warm_up.waves_to_run,
-        warm_up_waves=warm_up.waves,
-        warm_up_wave_s=warm_up.wave_s,
+        warm_up_waves=len(warm_up.waves_s),
+        warm_up_wave_s=warm_up.waves_s[-1],
+        warm_up_waves_s=list(warm_up.waves_s),
         burst_s=warm_up.total_s,
         pool_sha256=pool_sha256(pool),
         arguments=arguments,
@@ -149,22 +150,24 @@ def run_load(client: Client, target: Target, users: int, pool: Sequence[Prompt],
 
 @dataclass(frozen=True)
 class WarmUp:
-    """The discarded waves before a load: how many, how long the last one and all took, and the run sized by it."""
+    """The discarded waves before a load: how long each and all took, and the run sized by the last one."""
 
-    waves: int
-    wave_s: float
+    waves_s: tuple[float, ...]
     total_s: float
     waves_to_run: int
+
+    @property
+    def run_s(self) -> float:
+        """About how long the sized run takes, seconds."""
+        return self.waves_to_run * self.waves_s[-1]
 
 
 def warm_up(client: Client, target: Target, users: int, prompts: Sequence[Prompt], plan: tuple[int, float]) -> WarmUp:
     """Run discarded waves of the same shape; `plan` is their number and the level's run length factor."""
     waves, factor = plan
     started = time.monotonic()
-    wave_s = 0.0
-    for _ in range(waves):
-        wave_s = run_wave(client, target, users, prompts)
-    return WarmUp(waves, wave_s, time.monotonic() - started, size_run(target.parameters, factor, wave_s))
+    waves_s = tuple(run_wave(client, target, users, prompts) for _ in range(waves))
+    return WarmUp(waves_s, time.monotonic() - started, size_run(target.parameters, factor, waves_s[-1]))
 
 
 def _run(

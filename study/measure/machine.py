@@ -157,7 +157,13 @@ def read_vllm_commit(package: Path | None) -> tuple[str | None, str]:
 
 
 def read_study_commit(project: Path) -> tuple[str | None, str]:
-    """Return this project's commit (12 digits), with `-dirty` where a tracked file differs from it."""
+    """Return this project's commit (12 digits), with `-dirty` where a tracked file differs from it.
+
+    A copy that is no checkout can be told its commit by the environment variable STUDY_COMMIT.
+    """
+    told = os.environ.get("STUDY_COMMIT", "")
+    if re.fullmatch(r"[0-9a-f]{7,40}(-dirty)?", told):
+        return told, ""
     git = shutil.which("git")
     if git is None:
         return None, "git is not installed"

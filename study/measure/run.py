@@ -74,7 +74,7 @@ class Run:
         self.gate = self._reach_condition(own)
         factor = self.site.level.run_length_factor
         warm = warm_up(self.site.client, self.target, planned.users, own, (waves, factor))
-        if warm.waves_to_run * warm.wave_s + END_MARGIN_S > setting.time_left_s():
+        if warm.run_s + END_MARGIN_S > setting.time_left_s():
             return False
         before = self.site.server.metrics()
         log_size = self.site.server.log.stat().st_size
@@ -117,12 +117,24 @@ class Run:
         }
         missing = {name: "the server's metrics do not have it" for name in names if facts[name] is None}
         facts["jit_lines"] = sum(JIT_LINE in line for line in log_lines(self.site.server.log, log_size))
-        reader = self.setting.reader
-        pids = reader.process_ids() if reader else None
-        facts["foreign_gpu_processes"] = None if pids is None else sorted(set(pids) - self.site.server.pids())
-        if pids is None:
-            missing["foreign_gpu_processes"] = "NVML lists no processes" if reader else "no GPU"
+        foreign, reason = self._foreign_processes()
+        facts["foreign_gpu_processes"] = foreign
+        if foreign is None:
+            missing["foreign_gpu_processes"] = reason
         return ServerView(**facts, same_server=self.site.server.alive(), missing=missing)
+
+    def _foreign_processes(self) -> tuple[list[int] | None, str]:
+        """Return processes on the card that are not the server's, or None and why that cannot be told."""
+        reader = self.setting.reader
+        if reader is None:
+            return None, "no GPU"
+        listed = reader.process_ids()
+        if listed is None:
+            return None, "NVML lists no processes"
+        own = self.site.server.pids()
+        if listed and not own & set(listed):
+            return None, "NVML lists processes by ids of another namespace"
+        return sorted(set(listed) - own), ""
 
     def _write(self, outcome: Outcome, started_unix_s: float) -> None:
         setting, planned = self.setting, self.planned

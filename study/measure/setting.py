@@ -1,5 +1,6 @@
 """The setting: what all launches of one session share, and the gates it passes."""
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -38,6 +39,13 @@ class Setting:
     target_source: str | None = None
     last_canary: Canary | None = None
     pools: dict[int, list[Prompt]] = field(default_factory=dict)
+
+    @property
+    def cores(self) -> dict[str, list[int]]:
+        """Which cores the server and the client have, where they are kept apart."""
+        if not self.server_cores:
+            return {}
+        return {"server": list(self.server_cores), "client": sorted(os.sched_getaffinity(0))}
 
     @property
     def fingerprint(self) -> str:

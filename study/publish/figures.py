@@ -5,7 +5,7 @@ percent, and 1 and 64 users by far more. No figure keeps state in pyplot.
 """
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -23,7 +23,7 @@ from study.publish.traces import ClockTraces
 from study.publish.wording import say_users
 
 ROW_IN = 0.24
-_JITTER = 0.11
+_JITTER = 0.16
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ def draw_tpot(runs: pd.DataFrame, frame: Frame) -> Plate:
         for users in frame.users
     ]
     caption = (
-        "One point a run: the median TPOT over its requests. The bar is the median over runs. Lower is faster; each panel "
-        "has an axis of its own, which does not begin at 0."
+        "One point a run: the median TPOT over its requests. The bar is the median over runs. Lower is faster; each "
+        "panel has an axis of its own, which does not begin at 0."
     )
     return Plate("tpot", title, f"Median TPOT. {'; '.join(said)}.", caption, figure, frame.rehearsal)
 
@@ -125,10 +125,11 @@ def draw_clock(traces: ClockTraces, frame: Frame) -> Plate:
         figure.supylabel("SM clock, MHz", fontsize=9.0)
         _add_legend(figure, frame)
     said = [
-        f"{say_users(users)}: " + _say_medians(_values_by_level(samples[samples["users"] == users], "mhz"), frame, "MHz")
+        f"{say_users(users)}: "
+        + _say_medians(_values_by_level(samples[samples["users"] == users], "mhz"), frame, "MHz")
         for users in frame.users
     ]
-    caption = f"One line a run, thinned to medians of {traces.bin_text}. A clock that falls within a run is a card that heats up."
+    caption = f"One line a run, {traces.bin_text}. A clock that falls within a run is a card that heats up."
     return Plate("clock", title, f"Median SM clock within runs. {'; '.join(said)}.", caption, figure, frame.rehearsal)
 
 
@@ -216,16 +217,23 @@ def _draw_traces(axes: Axes, samples: pd.DataFrame, frame: Frame) -> None:
 
 def _add_legend(figure: Figure, frame: Frame) -> None:
     marks = frame.marks()
-    lines = [Line2D([], [], color=marks[level].colour, linewidth=2.0, label=clean_text(level)) for level in frame.levels]
-    figure.legend(handles=lines, loc="outside upper center", ncols=min(4, len(lines)))
+    lines = [
+        Line2D([], [], color=marks[level].colour, linewidth=2.0, label=clean_text(level)) for level in frame.levels
+    ]
+    figure.legend(handles=lines, loc="outside lower center", ncols=min(4, len(lines)))
 
 
 def _say_medians(values: Mapping[str, Sequence[float]], frame: Frame, unit: str) -> str:
-    """Write the medians, level by level, with the number of points behind each."""
-    write = {"ms": lambda one: format_ms([one]), "MHz": lambda one: format_mhz([one]), "s": format_seconds}[unit]
-    several = "samples" if unit == "MHz" else "launches" if unit == "s" else "runs"
+    """Write the medians, level by level, with the number of runs or launches behind each."""
+    write: Callable[[float], str] = {
+        "ms": lambda one: format_ms([one]),
+        "MHz": lambda one: format_mhz([one]),
+        "s": lambda one: format_seconds(one),
+    }[unit]
+    several = {"ms": "runs", "s": "launches"}.get(unit)
     said = [
-        f"{clean_text(level)} {write(statistics.median(values[level]))} ({len(values[level])} {several})"
+        f"{clean_text(level)} {write(statistics.median(values[level]))}"
+        + (f" ({len(values[level])} {several})" if several else "")
         for level in frame.levels
         if values.get(level)
     ]

@@ -90,7 +90,9 @@ def _draw_row(axes: Axes, place: int, row: Row) -> None:
     marker = "o" if mark is None else mark.marker
     face = "none" if mark is None else colour
     size = 46 if row.overall else 20
-    axes.scatter(_clip(row.estimate.point, 0.0), place, marker=marker, s=size, facecolor=face, edgecolor=colour, zorder=3)
+    axes.scatter(
+        _clip(row.estimate.point, 0.0), place, marker=marker, s=size, facecolor=face, edgecolor=colour, zorder=3
+    )
 
 
 def _clip(value: float | None, where_none: float) -> float:
@@ -122,21 +124,20 @@ def _values(estimate: Estimate) -> tuple[float | None, ...]:
 
 
 def _add_legend(figure: Figure, has_aa: bool, margin: float) -> None:
-    from_line = {"color": INK, "linewidth": 1.4, "marker": "o", "markersize": 4}
     entries = [
-        Line2D([], [], **from_line, label="effect with interval"),
+        Line2D([], [], color=INK, linewidth=1.4, marker="o", markersize=4, label="effect with interval"),
         Line2D([], [], color=FAINT, alpha=0.5, linewidth=7, label=f"margin, \N{PLUS-MINUS SIGN}{margin:g} percent"),
     ]
     if has_aa:
         entries.append(Line2D([], [], color=INK, marker="o", markerfacecolor="none", label="A/A: resolved alike"))
-    figure.legend(handles=entries, loc="outside upper center", ncols=3, columnspacing=1.0, handlelength=1.6)
+    figure.legend(handles=entries, loc="outside lower center", ncols=3, columnspacing=1.0, handlelength=1.6)
 
 
 def _caption(comparison: Comparison, margin: float) -> str:
     confidence = 100.0 * (1.0 - comparison.options.alpha)
     text = (
-        f"Percent more time per token than the default; bars are {confidence:g} percent intervals over independent units. "
-        f"Differences inside the band of {margin:g} percent do not matter. "
+        f"Percent more time per token than the default; bars are {confidence:g} percent intervals over independent "
+        f"units. Differences inside the band of {margin:g} percent do not matter. "
     )
     if comparison.aa:
         return text + "An A/A row compares two levels that resolved alike: it measures the method, not a level."

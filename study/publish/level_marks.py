@@ -1,7 +1,7 @@
 """One colour and one marker for a level, everywhere and whatever other levels stand beside it.
 
-The colours are told apart with the common kinds of colour blindness, after Okabe and Ito, two of them darkened: each has
-a contrast of 3 or more against white and against a dark page. Markers tell levels apart without colour.
+The colours are told apart with the common kinds of colour blindness, after Okabe and Ito, two of them darkened: each
+stands out from white and from a dark page by a contrast of nearly 3 or more. Markers tell levels apart without colour.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """A drawn figure with the words that go with it, and its two outputs: SVG for an edition, PNG for a notebook.
 
-The SVG has no date, no random id and its letters as paths, so that the same records give the same bytes and every reader
-sees the same figure. A page shows it without ground and with the page's own ink, which keeps it legible in dark mode; a
+The SVG has no date, no random id and its letters as paths, so that the same records give the same bytes and every
+reader sees the same figure. A page shows it without ground and with the page's own ink, which keeps it legible in dark mode; a
 file of its own has a white ground.
 """
 
@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -30,7 +31,7 @@ PNG_DPI = 130
 
 REHEARSAL = "REHEARSAL: made-up model on a CPU. This is no result."
 
-STYLE = {
+STYLE: dict[Any, Any] = {
     **{"font.family": "DejaVu Sans", "font.size": 9.0, "axes.titlesize": 9.0, "axes.titleweight": "bold"},
     **{"text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK, "xtick.color": INK, "ytick.color": INK},
     **{"figure.facecolor": "none", "axes.facecolor": "none", "savefig.facecolor": "none", "legend.frameon": False},
@@ -84,10 +85,15 @@ class Plate:
         """The caption, after the notice that it is no result where it is none."""
         return f"{REHEARSAL} {self.caption}" if self.rehearsal else self.caption
 
+    @property
+    def full_alt(self) -> str:
+        """The alternative text, after the same notice."""
+        return f"{REHEARSAL} {self.alt}" if self.rehearsal else self.alt
+
     def svg(self) -> str:
         """Return the figure as an SVG file on white."""
         head, body = _split_svg(self._draw_svg())
-        words = f"<title>{_escape(self.title)}</title><desc>{_escape(self._full_alt())}</desc>"
+        words = f"<title>{_escape(self.title)}</title><desc>{_escape(self.full_alt)}</desc>"
         ground = '<rect width="100%" height="100%" fill="#ffffff"/>'
         return f'<?xml version="1.0" encoding="utf-8"?>\n{head[:-1]} role="img">\n{words}\n{ground}\n{body}'
 
@@ -106,7 +112,7 @@ class Plate:
         label = f'role="img" aria-labelledby="{place}-title {place}-desc"'
         words = (
             f'<title id="{place}-title">{_escape(self.title)}</title>'
-            f'<desc id="{place}-desc">{_escape(self._full_alt())}</desc>'
+            f'<desc id="{place}-desc">{_escape(self.full_alt)}</desc>'
         )
         names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
         return f"<svg {names} {view[0] if view else ''} {label}>{words}{body}"
@@ -122,11 +128,9 @@ class Plate:
     def _repr_html_(self) -> str:
         """Show the PNG with its words where a notebook displays the plate."""
         source = base64.b64encode(self.png()).decode("ascii")
-        image = f'<img alt="{_escape(self._full_alt())}" src="data:image/png;base64,{source}">'
-        return f"<figure><b>{_escape(self.title)}</b><br>{image}<figcaption>{_escape(self.full_caption)}</figcaption></figure>"
-
-    def _full_alt(self) -> str:
-        return f"{REHEARSAL} {self.alt}" if self.rehearsal else self.alt
+        image = f'<img alt="{_escape(self.full_alt)}" src="data:image/png;base64,{source}">'
+        title, caption = _escape(self.title), _escape(self.full_caption)
+        return f"<figure><b>{title}</b><br>{image}<figcaption>{caption}</figcaption></figure>"
 
     def _draw_svg(self) -> str:
         text = io.StringIO()

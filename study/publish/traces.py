@@ -47,10 +47,9 @@ def trace_clocks(runs: Iterable[RunRecord]) -> ClockTraces:
         size = math.ceil(t_s.size / MOST_POINTS)
         for begin in range(0, t_s.size, size):
             part = slice(begin, begin + size)
-            rows.append(
-                (run.run_id, run.level, run.users, float(np.median(t_s[part])), float(np.median(mhz[part])))
-            )
+            rows.append((run.run_id, run.level, run.users, float(np.median(t_s[part])), float(np.median(mhz[part]))))
             widest_s = max(widest_s, float(t_s[part][-1] - t_s[part][0]))
     samples = pd.DataFrame(rows, columns=["run_id", "level", "users", "t_s", "mhz"])
     why = reasons.most_common(1)[0][0] if reasons else ""
-    return ClockTraces(samples, why, f"at most {widest_s:.1f} s")
+    thinned = f"thinned to medians over at most {widest_s:.1f} s" if widest_s else "every sample"
+    return ClockTraces(samples, why, thinned)

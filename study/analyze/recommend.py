@@ -1,0 +1,264 @@
+"""From findings to recommendations: the decide section's sentences, each with the figures that it rests on.
+
+Findings -> rules, one table a question -> Advice
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from study.analyze.compare_types import Pair
+from study.analyze.findings import Findings
+from study.analyze.findings_parts import HostBound
+from study.analyze.formats import format_ms
+from study.analyze.recommend_case import (
+    DECIDED,
+    Case,
+    Figure,
+    Rule,
+    Standing,
+    Status,
+    figure_of,
+    link,
+    settle,
+    stand,
+)
+from study.analyze.recommend_parts import COMPILE_OR_GRAPHS, DEBUG_KERNEL, O3
+from study.analyze.recommend_rules import BY_USERS, PRODUCTION, SESSION_KIND
+from study.analyze.recommend_starts import RESTART_OFTEN
+from study.analyze.recommend_words import (
+    counted,
+    interval,
+    listed,
+    number,
+    percent,
+    preliminary,
+    size_of,
+    some_users,
+    times,
+)
+from study.analyze.stats_power import FULL_BLOCKS, LEAST_BLOCKS
+from study.analyze.validity import HOST_BOUND_STEP_RATIO
+
+REHEARSAL = "A rehearsal, which is no result: it ran on a CPU with a model of random weights, to show the path."
+NAMED_IN_HEADLINE = 4
+
+
+@dataclass(frozen=True)
+class Advice:
+    """The answer to one question.
+
+    Attributes:
+        key: the question.
+        title: the question in words.
+        sentences: the answer, the advice itself first.
+        level: the level that it names; None where it names none.
+        status: what the answer is worth.
+        figures: the figures that it rests on.
+        links: the comparisons that it rests on, such as `O0@8`, `O0@overall`.
+        enough: what would be enough where evidence is lacking; None where it is not.
+        preliminary: whether a figure behind it rests on three or four blocks.
+
+    """
+
+    key: str
+    title: str
+    sentences: tuple[str, ...]
+    level: str | None
+    status: Status
+    figures: tuple[Figure, ...]
+    links: tuple[str, ...]
+    enough: str | None
+    preliminary: bool
+
+
+def _seen(case: Case) -> list[HostBound]:
+    return [found for found in case.findings.host_bound if found.holds is not None]
+
+
+def _describe_host_bound(level: str, seen: Sequence[HostBound]) -> str:
+    """Write one level's ratios over numbers of users."""
+    at = listed([f"{found.users:,}" for found in seen])
+    ratios = {
+        "energy": [found.energy_ratio for found in seen if found.energy_ratio is not None],
+        "time": [found.time_ratio for found in seen if found.time_ratio is not None],
+    }
+    ends = {
+        what: " to ".join(dict.fromkeys(f"{end:.2f}" for end in (min(values), max(values))))
+        for what, values in ratios.items()
+    }
+    runs = min(found.runs for found in seen)
+    users = "user" if at == "1" else "users"
+    return (
+        f"{level} at {at} {users}: {ends['energy']} x the default's energy for a step, {ends['time']} x its time "
+        f"(medians, {counted(runs, 'run')} each)."
+    )
+
+
+def _by_level(seen: Sequence[HostBound]) -> list[str]:
+    levels = dict.fromkeys(found.level for found in seen)
+    return [_describe_host_bound(level, [found for found in seen if found.level == level]) for level in levels]
+
+
+def _say_host_bound(case: Case) -> list[str]:
+    bound = [found for found in _seen(case) if found.holds]
+    levels = listed(list(dict.fromkeys(found.level for found in bound)))
+    return [f"With {levels} the card waits for its host: same work for a token, more time.", *_by_level(bound)]
+
+
+def _say_not_bound(case: Case) -> list[str]:
+    rule = f"no level takes {HOST_BOUND_STEP_RATIO:g} times the default's time for a step at about its energy"
+    return [f"The card does not wait for its host more than with the default: {rule}.", *_by_level(_seen(case))]
+
+
+def _say_why_unknown(case: Case) -> list[str]:
+    reasons = dict.fromkeys(found.evidence for found in case.findings.host_bound)
+    why = "; ".join(reasons) or case.findings.comparison_reason or "no level was run in one block with the default"
+    return [f"Whether the card waits for its host is not known: {why}."]
+
+
+def _ratios(case: Case) -> list[Figure]:
+    pairs = [("energy of a step", "energy_ratio"), ("time of a step", "time_ratio")]
+    return [
+        Figure(f"{what} over the default's: {found.level}@{found.users}", getattr(found, name), "x", n=found.runs)
+        for found in _seen(case)
+        for what, name in pairs
+    ]
+
+
+WHY = (
+    Rule(
+        lambda case: not _seen(case),
+        "not_measured",
+        _say_why_unknown,
+        enough=lambda _: "power at rest and under load, read on a card",
+    ),
+    Rule(lambda case: any(found.holds for found in _seen(case)), "recommended", _say_host_bound, figures=_ratios),
+    Rule(lambda _: True, "recommended", _say_not_bound, figures=_ratios),
+)
+
+QUESTIONS: Mapping[str, tuple[str, Sequence[Rule]]] = {
+    "production": ("Which level in production", PRODUCTION),
+    "restart_often": ("When servers restart often", RESTART_OFTEN),
+    "debug_kernel": ("When debugging a kernel", DEBUG_KERNEL),
+    "compile_or_graphs": ("Compile or CUDA graphs alone", COMPILE_OR_GRAPHS),
+    "o3": ("What -O3 adds", O3),
+    "by_users": ("Whether the number of users matters", BY_USERS),
+    "session_kind": ("Whether the kind of session matters", SESSION_KIND),
+    "why": ("Why", WHY),
+}
+"""Key to title and rules, in the order of the section."""
+
+
+def recommend(findings: Findings, others: Sequence[Findings] = ()) -> tuple[Advice, ...]:
+    """Answer every question of the decide section, in its order.
+
+    Args:
+        findings: of the study that is decided on.
+        others: of sessions of the other kind; one of the same card and model is set beside it.
+
+    """
+    case = Case(findings, tuple(others))
+    return tuple(_answer(key, title, rules, case) for key, (title, rules) in QUESTIONS.items())
+
+
+def _answer(key: str, title: str, rules: Sequence[Rule], case: Case) -> Advice:
+    rule = next(rule for rule in rules if rule.when(case))
+    pairs = list(rule.rests_on(case))
+    figures = [figure_of(link(pair), pair.effect_percent, "percent") for pair in pairs if pair.effect_percent]
+    figures += rule.figures(case)
+    advice = Advice(
+        key=key,
+        title=title,
+        sentences=tuple(rule.say(case)),
+        level=rule.level(case),
+        status=rule.status,
+        figures=tuple(figures),
+        links=tuple(link(pair) for pair in pairs),
+        enough=rule.enough(case) if rule.enough else settle(pairs),
+        preliminary=any(figure.n is not None and LEAST_BLOCKS <= figure.n < FULL_BLOCKS for figure in figures),
+    )
+    return _mark_rehearsal(advice) if case.findings.rehearsal else advice
+
+
+def _mark_rehearsal(advice: Advice) -> Advice:
+    """Say first that it is no result, and recommend nothing; the order of switches for debugging needs no figure."""
+    said = (REHEARSAL, *advice.sentences)
+    if advice.status != "recommended" or advice.key == "debug_kernel":
+        return replace(advice, sentences=said)
+    return replace(
+        advice,
+        sentences=said,
+        level=None,
+        status="not_enough_evidence",
+        enough="the same study on a GPU with the model's own weights",
+    )
+
+
+def headline(findings: Findings) -> str:
+    """Return the measured cost in one or two sentences: on which card, in which session; a rehearsal says so first."""
+    case = Case(findings)
+    decided = case.having(*DECIDED)
+    said = _say_costs(case, decided) if decided else _say_no_cost(case)
+    return f"{REHEARSAL} {said}" if findings.rehearsal else said
+
+
+def _where(findings: Findings) -> str:
+    """Name the card, the session, the model and the version: `On one NVIDIA L4, cooled, with ... in vLLM 0.31.0`."""
+    names = [card.name or "CPU host" for card in findings.cards]
+    kinds = listed(
+        [f"{'one' if names.count(name) == 1 else names.count(name)} {name}" for name in dict.fromkeys(names)]
+    )
+    model, version = findings.comparable.get("model"), findings.versions.get("vllm")
+    rest = [f"{findings.session} session", model and f"model {model}", version and f"vLLM {version}"]
+    return f"On {kinds} ({', '.join(str(part) for part in rest if part)})" if kinds else f"In study {findings.study}"
+
+
+COST_WORDS: Mapping[Standing, Callable[[Pair], str]] = {
+    Standing.SLOWER: lambda pair: f"{percent(_point(pair))} more time per token{times(_point(pair))}",
+    Standing.FASTER: lambda pair: f"{percent(_point(pair))} less time per token",
+    Standing.ALIKE: lambda pair: f"the same time per token within the margin ({number(_point(pair))} percent)",
+}
+
+
+def _point(pair: Pair) -> float:
+    return pair.effect_percent.point if pair.effect_percent else 0.0
+
+
+def _say_costs(case: Case, decided: Sequence[Pair]) -> str:
+    """Write the costs that are decided in one sentence, the largest first, and name the rest in a second."""
+    pairs = sorted(decided, key=lambda pair: abs(_point(pair)), reverse=True)
+    costs = [_cost(pair) for pair in pairs[:NAMED_IN_HEADLINE]]
+    users = sorted({users for pair in pairs for users in pair.users_used})
+    over = f"{listed([f'{count:,}' for count in users])} user{'' if users == [1] else 's'}"
+    first = f"{_where(case.findings)}, at {over}, against {_default(case.findings)}: {'; '.join(costs)}."
+    left = [f"{pair.level} stands in the table" for pair in pairs[NAMED_IN_HEADLINE:]]
+    left += [f"{pair.level} is undecided" for pair in case.having(Standing.UNDECIDED, Standing.FEW)]
+    left += [f"{level} gave no figure" for level in case.findings.failed_levels]
+    if case.findings.comparison is not None and case.findings.comparison.method_biased:
+        left.append("the method is biased by its A/A pair")
+    return f"{first} {listed(left)}." if left else first
+
+
+def _default(findings: Findings) -> str:
+    """Name the default with its median TPOT at the least number of users: `default (5.09 ms at 1 user)`."""
+    table = findings.session_figures
+    rows = table[(table["level"] == findings.default) & table["median_tpot_ms"].notna()]
+    if not len(rows):
+        return findings.default
+    return f"{findings.default} ({format_ms([rows['median_tpot_ms'].iloc[0]])} at {some_users(rows['users'].iloc[0])})"
+
+
+def _cost(pair: Pair) -> str:
+    effect = pair.effect_percent
+    one_sided = stand(pair) is not Standing.ALIKE
+    behind = "" if effect is None else f" {interval(size_of(effect) if one_sided else effect, 'percent')}"
+    note = preliminary(min(pair.n_level, pair.n_default), pair.pairing.unit) if pair.preliminary else ""
+    return f"{pair.level} takes {COST_WORDS[stand(pair)](pair)}{behind}{note.replace('; ', ', ')}"
+
+
+def _say_no_cost(case: Case) -> str:
+    """Say that nothing is decided, and what would be enough."""
+    advice = _answer("production", "", PRODUCTION, case)
+    reason = case.findings.comparison_reason or listed([f"{one.level} is undecided" for one in case.overall.values()])
+    enough = f" Enough would be: {advice.enough}." if advice.enough else ""
+    return f"{_where(case.findings)}, not enough evidence for a cost: {reason}.{enough}"

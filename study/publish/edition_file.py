@@ -1,0 +1,102 @@
+"""`edition.yaml`: which studies an edition publishes, and which users. Written once; from then on a person's."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from study.analyze.runs import DEFAULT_BELOW_SHARE
+from study.design.parameters import Name, Parameters, Users, read_yaml
+from study.errors import InputError
+
+FILE_NAME = "edition.yaml"
+DEFAULT_MARGIN: float = Parameters.model_fields["margin"].default
+_EDITION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class EditionFile(BaseModel):
+    """What an edition publishes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    edition: str = Field(min_length=1, max_length=64, description="printed in the stamp, as YYYY.MM")
+    studies: list[Name] = Field(min_length=1, description="in the order printed")
+    users: dict[str, list[Users] | None] = Field(default_factory=dict, description="by study; null: all that were run")
+    margin: float = Field(DEFAULT_MARGIN, gt=0, lt=1, description="differences inside +-margin do not matter")
+    throttled_below_share: float = Field(DEFAULT_BELOW_SHARE, gt=0, lt=1, description="of the highest SM clock")
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "EditionFile":
+        for name in self.studies:
+            if self.studies.count(name) > 1:
+                raise ValueError(f"study '{name}' stands twice; name each once")
+        for name in self.users:
+            if name not in self.studies:
+                raise ValueError(f"users are given for '{name}', which is not among the studies {self.studies}")
+        return self
+
+
+def check_edition_name(edition: object) -> str:
+    """Return the name of an edition's folder.
+
+    Raises:
+        InputError: a name that is no text, or that would leave `editions/`.
+
+    """
+    if isinstance(edition, str) and _EDITION.fullmatch(edition):
+        return edition
+    raise InputError(
+        f"edition {edition!r} is no folder name; text of letters, digits, '.', '_' and '-' works, "
+        'a version such as "2026.11" in quotes'
+    )
+
+
+def read_edition_file(folder: Path, edition: str, studies: Sequence[str]) -> EditionFile:
+    """Read the edition's file, or make one of what was asked for where there is none (it is not written here).
+
+    Args:
+        folder: the edition's folder.
+        edition: its name.
+        studies: asked for, in order; none: those of the file, whose values win.
+
+    Raises:
+        InputError: an unusable file or name, or a study asked for that the file does not have.
+
+    """
+    path = folder / FILE_NAME
+    if not path.is_file():
+        if not studies:
+            raise InputError(f"edition '{edition}' has no {FILE_NAME} yet; name the studies that it publishes")
+        return _check({"edition": edition, "studies": list(studies)}, f"edition '{edition}'")
+    found = _check(read_yaml(path), f"'{path}'")
+    for name in studies:
+        if name not in found.studies:
+            raise InputError(
+                f"study '{name}' is not in '{path}', which has {', '.join(found.studies)}; "
+                "add it there or remove the file"
+            )
+    return found
+
+
+def _check(values: Mapping[str, object], what: str) -> EditionFile:
+    try:
+        return EditionFile(**values)  # type: ignore[arg-type]  # pydantic checks each value
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        message = first["msg"].removeprefix("Value error, ")
+        known = f"; known: {', '.join(EditionFile.model_fields)}" if first["type"] == "extra_forbidden" else ""
+        value = f" {first['input']!r}" if where and first["type"] != "missing" else ""
+        raise InputError(f"{what}: {where}{value}{': ' if where else ''}{message}{known}") from None
+
+
+def edition_yaml(file: EditionFile) -> str:
+    """Return the text of an edition's file, each line with what it means."""
+    values = file.model_dump()
+    values["users"] = {name: values["users"].get(name) for name in file.studies}
+    lines = ["# What this edition publishes. Written once; edit it, and build again: these values win."]
+    for name, field in EditionFile.model_fields.items():
+        lines.append(f"{name}: {json.dumps(values[name])}  # {field.description}")
+    return "\n".join(lines) + "\n"

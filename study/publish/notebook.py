@@ -1,0 +1,120 @@
+"""What the reading notebooks call: their parameters checked, and answers, tables and figures shown as HTML."""
+
+import html
+import types
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from IPython.display import HTML, display
+
+from study.design.root import find_root
+from study.errors import InputError, suggest
+from study.publish.edition import Edition, read_edition
+from study.publish.edition_file import DEFAULT_MARGIN
+from study.publish.page import REHEARSAL_BANNER
+from study.publish.plain_text import clean_text
+from study.publish.plates import Plate
+from study.publish.sections import Item, list_items
+from study.publish.sheets import Sheet
+from study.publish.study_view import DEFAULT_BELOW_SHARE, StudyView, ViewOptions, read_view
+from study.store import Store
+
+NOT_PARAMETERS = frozenset({"In", "Out", "exit", "quit", "get_ipython", "open"})
+
+_BANNER = "padding: 0.8em 1em; background: #b3261e; color: #ffffff; font-weight: bold; text-align: center"
+_LEAD = "font-size: 1.15em; max-width: 48em"
+
+
+def check_names(namespace: Mapping[str, Any], kinds: Mapping[str, type]) -> dict[str, Any]:
+    """Return the parameters that a notebook's parameters cell and papermill have set.
+
+    Args:
+        namespace: the notebook's `globals()`, before anything but parameters was assigned.
+        kinds: parameter to `str` or `list` (of text).
+
+    Raises:
+        InputError: a name that is no parameter, a missing one, or a value of another kind.
+
+    """
+    given = {name: value for name, value in namespace.items() if _is_parameter(name, value)}
+    for name in given:
+        if name not in kinds:
+            raise InputError(f"parameter '{name}' is unknown{suggest(name, kinds)}")
+    for name, kind in kinds.items():
+        value = given.get(name)
+        if value is None or value == "":
+            raise InputError(f'parameter \'{name}\' is missing; give it as -y "{name}: {_example(kind)}"')
+        texts = value if kind is list else [value]
+        if not isinstance(value, kind) or not texts or not all(isinstance(text, str) for text in texts):
+            what = "a list of names" if kind is list else "text"
+            raise InputError(f'parameter \'{name}\': {value!r} is not {what}; use -y "{name}: {_example(kind)}"')
+    return given
+
+
+def _is_parameter(name: str, value: object) -> bool:
+    code = isinstance(value, types.ModuleType | types.FunctionType | type)
+    return not name.startswith("_") and name not in NOT_PARAMETERS and not code
+
+
+def _example(kind: type) -> str:
+    return "[name, ...]" if kind is list else "'text'"
+
+
+def open_study(namespace: Mapping[str, Any]) -> StudyView:
+    """Read the study that the parameters `study` and `data_dir` name.
+
+    Raises:
+        InputError: a wrong parameter, no such study, or no records.
+
+    """
+    given = check_names(namespace, {"study": str, "data_dir": str})
+    root = find_root()
+    options = ViewOptions(None, DEFAULT_MARGIN, DEFAULT_BELOW_SHARE)
+    return read_view(root, Store(root / given["data_dir"], given["study"]), options)
+
+
+def open_edition(namespace: Mapping[str, Any]) -> Edition:
+    """Read the edition that the parameters `edition`, `studies` and `data_dir` name; nothing is written yet.
+
+    Raises:
+        InputError: a wrong parameter, or what `read_edition` refuses.
+
+    """
+    given = check_names(namespace, {"edition": str, "studies": list, "data_dir": str})
+    return read_edition(find_root(), given["edition"], given["studies"], given["data_dir"])
+
+
+def show_banner(rehearsal: bool) -> None:
+    """Show the notice that this is no result, where it is none."""
+    if rehearsal:
+        display(HTML(f'<div role="alert" style="{_BANNER}">{html.escape(REHEARSAL_BANNER)}</div>'))
+
+
+def show_text(*sentences: str, lead: bool = False) -> None:
+    """Show sentences, each as a paragraph; `lead` for the answer itself."""
+    style = f' style="{_LEAD}"' if lead else ""
+    display(HTML("".join(f"<p{style}>{html.escape(clean_text(text))}</p>" for text in sentences)))
+
+
+def show_sheets(*tables: Sheet | None) -> None:
+    """Show tables, one below the other; a table that is None is left out."""
+    for table in tables:
+        if table is not None:
+            display(table.to_styler())
+
+
+def show_plates(plates: Mapping[str, Plate], *keys: str) -> None:
+    """Show figures with their captions."""
+    for key in keys:
+        display(plates[key])
+
+
+def show_advice(view: StudyView, others: Sequence[StudyView] = ()) -> None:
+    """Show the decide section of a study."""
+    display(HTML("".join(_advice_html(item) for item in list_items(view.advise(others)))))
+
+
+def _advice_html(item: Item) -> str:
+    title, status = html.escape(item.title), html.escape(item.status)
+    said = html.escape(clean_text(" ".join([*item.sentences, item.enough, item.rests_on])))
+    return f"<p><b>{title}</b> ({status}). {said}</p>"

@@ -1,0 +1,216 @@
+"""The parts of an edition in the order of the guide; each says what it has, or why it has nothing."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from study.analyze.recommend import Advice
+from study.publish import sheets
+from study.publish.plates import Plate
+from study.publish.reading import list_host_bound, list_overall, list_pairs, say_method
+from study.publish.sheets import Sheet
+from study.publish.stamp import make_stamp
+from study.publish.study_view import StudyView
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure and where its file lies, from the edition's folder; `place` begins the ids of a page's copy."""
+
+    plate: Plate
+    file: str
+    place: str
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link with its text."""
+
+    text: str
+    target: str
+
+
+@dataclass(frozen=True)
+class Item:
+    """One recommendation."""
+
+    title: str
+    status: str
+    sentences: tuple[str, ...]
+    enough: str
+    rests_on: str
+
+
+@dataclass(frozen=True)
+class Block:
+    """What one study says in a section; `heading` is empty where the edition has one study alone."""
+
+    heading: str
+    sentences: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    sheets: tuple[Sheet, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+    items: tuple[Item, ...] = ()
+    files: tuple[Link, ...] = ()
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of an edition."""
+
+    key: str
+    title: str
+    intro: str
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A study with its figures and its table files (name to path from the edition's folder)."""
+
+    view: StudyView
+    advice: Sequence[Advice]
+    plates: Mapping[str, Plate]
+    tables: Mapping[str, str]
+    heading: str
+
+    def picture(self, key: str) -> Picture:
+        """Return a figure with its file."""
+        name = f"{self.view.found.study}-{key}"
+        return Picture(self.plates[key], f"figures/{name}.svg", f"fig-{name.replace('.', '-')}")
+
+    def links(self, *names: str) -> tuple[Link, ...]:
+        """Return links to tables."""
+        return tuple(Link(f"{name}.csv", self.tables[name]) for name in names if name in self.tables)
+
+
+def make_sections(edition: str, studies: Sequence[Shown]) -> list[Section]:
+    """Return the parts of an edition: headline, switches, start, cooled, throttled, reading, decide, stamp."""
+    return [
+        Section("headline", "Headline", "", tuple(_headline(one) for one in studies)),
+        Section(
+            "switches",
+            "What each level switches",
+            "From the configuration that each server resolved and told, never from documentation.",
+            tuple(_switches(one) for one in studies),
+        ),
+        Section(
+            "start",
+            "What the start costs",
+            "From each server's spawn to the first token of its first answer.",
+            tuple(_starts(one) for one in studies),
+        ),
+        _session("cooled", "Full-clock (cooled) session", studies),
+        _session("throttled", "Throttled session", studies),
+        Section("reading", "Reading", _READING, tuple(_reading(one) for one in studies)),
+        Section("decide", "Decide", "", tuple(_decide(one) for one in studies)),
+        Section("stamp", "Stamp", "", tuple(_stamp(edition, one) for one in studies)),
+    ]
+
+
+_READING = (
+    "Percentages compare a level with the default within blocks; the interval, not the range of seeds, carries the "
+    "verdict. The range rule of the 2026.10 edition stands beside it with the share of comparisons that it calls real by chance."
+)
+
+
+def _headline(one: Shown) -> Block:
+    return Block(one.heading, sentences=(one.view.headline,))
+
+
+def _switches(one: Shown) -> Block:
+    return Block(one.heading, sheets=(sheets.list_switches(one.view.found),), files=one.links("levels"))
+
+
+def _starts(one: Shown) -> Block:
+    view = one.view
+    said = []
+    if view.found.unmeasured:
+        said.append(
+            f"Starts that only filled caches enter no figure: {len(view.found.unmeasured)} "
+            f"({', '.join(view.found.unmeasured)})."
+        )
+    if view.parts:
+        said.append(
+            "The parts are those of one start of each level, the one of median length: "
+            f"{', '.join(part.launch_id for part in view.parts)}. They do not overlap, and each column adds up to its "
+            "start."
+        )
+    said += [f"No parts of a start: {text}." for text in view.lost_logs]
+    tables = [sheets.list_starts(view.found), *([sheets.list_parts(view.parts)] if view.parts else [])]
+    return Block(one.heading, tuple(said), sheets=tuple(tables), pictures=(one.picture("starts"),),
+                 files=one.links("starts"))  # fmt: skip
+
+
+def _session(kind: str, title: str, studies: Iterable[Shown]) -> Section:
+    blocks = tuple(_session_block(one, kind) for one in studies if one.view.found.session == kind)
+    missing = f"Not measured: this edition has no {kind} session."
+    return Section(kind, title, "" if blocks else missing, blocks)
+
+
+def _session_block(one: Shown, kind: str) -> Block:
+    found = one.view.found
+    if not len(found.runs):
+        return Block(one.heading, sentences=("No run was recorded: this study measured starts alone.",))
+    tables = [sheets.list_session(found, one.view.users)]
+    warnings = []
+    heat = found.throttling
+    if kind == "throttled":
+        tables.append(sheets.list_throttling(found))
+        if heat is None or not heat.reached:
+            warnings.append("This session was asked to be throttled, and not every run has evidence that it was.")
+    elif heat is not None and heat.throttled:
+        warnings.append(f"The card was throttled in {heat.throttled} of {heat.judged} runs of this cooled session.")
+    warnings += [f"No figure of level {level}: {why}" for level, why in found.failed_levels.items()]
+    if len(found.left_out):
+        tables.append(sheets.list_left_out(found))
+    tables.append(sheets.list_runs(found))
+    return Block(
+        one.heading,
+        warnings=tuple(warnings),
+        sheets=tuple(tables),
+        pictures=(one.picture("tpot"), one.picture("clock")),
+        files=one.links("session", "session_figures", "runs", "left_out"),
+    )
+
+
+def _reading(one: Shown) -> Block:
+    found = one.view.found
+    said = say_method(found)
+    biased = [text for text in said if text.startswith("METHOD BIASED")]
+    tables = []
+    if found.comparison is not None:
+        tables = [list_overall(found.comparison), list_pairs(found.comparison, one.view.users)]
+        host_bound = list_host_bound(found, one.view.users)
+        tables += [host_bound] if host_bound else []
+    return Block(
+        one.heading,
+        sentences=tuple(text for text in said if text not in biased),
+        warnings=tuple(biased),
+        sheets=tuple(tables),
+        pictures=(one.picture("costs"),),
+        files=one.links("comparison_input"),
+    )
+
+
+def list_items(advice: Sequence[Advice]) -> list[Item]:
+    """Return recommendations as they are printed."""
+    return [
+        Item(
+            one.title,
+            one.status.replace("_", " ") + (", preliminary" if one.preliminary else ""),
+            one.sentences,
+            f"Enough would be: {one.enough}." if one.enough else "",
+            f"Rests on {', '.join(one.links)}." if one.links else "",
+        )
+        for one in advice
+    ]
+
+
+def _decide(one: Shown) -> Block:
+    items = list_items(one.advice)
+    nothing = () if items else ("Not enough evidence to recommend anything.",)
+    return Block(one.heading, sentences=nothing, items=tuple(items))
+
+
+def _stamp(edition: str, one: Shown) -> Block:
+    return Block(one.heading, sheets=(make_stamp(edition, one.view.found, one.view.records),))

@@ -1,0 +1,203 @@
+"""Tables as an edition prints them: every cell is text, every missing figure a dash or its reason.
+
+A `Sheet` is what the Markdown section, the page and the notebooks lay out, each in its own way.
+"""
+
+import itertools
+import statistics
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pandas as pd
+from pandas.io.formats.style import Styler
+
+from study.analyze.findings import Findings
+from study.analyze.formats import MISSING, format_count, format_mhz, format_ms, format_seconds
+from study.publish.plain_text import clean_text
+from study.publish.start_parts import LevelParts
+
+Row: TypeAlias = Mapping[Hashable, Any]
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """One table of text.
+
+    Attributes:
+        title: what it holds.
+        head: names of the columns.
+        rows: cells, as many as the head has.
+        folded: whether a page shows it on demand only, since it is long.
+
+    """
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    folded: bool = False
+
+    def to_styler(self) -> Styler:
+        """Return the table as pandas shows it in a notebook: without an index, its text escaped."""
+        cells = [[clean_text(cell) for cell in row] for row in self.rows]
+        frame = pd.DataFrame(cells, columns=list(self.head), dtype=object)
+        shown = frame.style.hide(axis="index").format(escape="html")
+        shown = shown.set_table_styles([{"selector": "th, td, caption", "props": "text-align: left"}])
+        return shown.set_caption(clean_text(self.title))
+
+
+def list_switches(found: Findings) -> Sheet:
+    """Lay out every level's switches as its servers resolved them."""
+    head = ("level", "flags", "compile", "CUDA graphs", "what else it changes", "what it is for")
+    table = found.level_table.astype(object).where(found.level_table.notna(), None).to_dict("records")
+    default = next((row for row in table if row["level"] == found.default), None)
+    rows = [
+        (
+            str(row["level"]),
+            str(row["flags"] or "none" if row["mode"] or row["cudagraph_mode"] else MISSING),
+            _say_compile(row),
+            str(row["cudagraph_mode"] or MISSING),
+            _say_changes(row, default),
+            str(row["use_for"] or MISSING),
+        )
+        for row in table
+    ]
+    return Sheet("Levels as their servers resolved them", head, tuple(rows))
+
+
+def _say_compile(row: Row) -> str:
+    if row["mode"] is None:
+        return MISSING
+    return "off" if row["mode"] == "NONE" else f"on ({row['mode']}, {row['backend'] or 'no backend'})"
+
+
+_SWITCHES = {
+    "flashinfer_autotune": "FlashInfer autotuning",
+    "jit_warmup": "JIT warm-up",
+    "enforce_eager": "eager mode",
+}
+
+
+def _say_changes(row: Row, default: Row | None) -> str:
+    """Say what sets a level apart from the default beside compile and graphs; of the default, what it has."""
+    own = default is None or row["level"] == default["level"]
+    said = [
+        f"{text} {'on' if row[name] else 'off'}"
+        for name, text in _SWITCHES.items()
+        if row[name] is not None and (own or row[name] != (default or {}).get(name))
+    ]
+    sizes = row["capture_sizes"]
+    if sizes and (own or sizes != (default or {}).get("capture_sizes")):
+        said.append(f"{sizes} capture sizes up to {row['largest_capture_size']}")
+    if row["alike"]:
+        said.append(f"resolved like {row['alike'].replace('; ', ', ')}")
+    said += [text for text in (row["downgrades"], row["reason"]) if text]
+    return "; ".join(said) or "nothing that its server tells"
+
+
+def list_starts(found: Findings) -> Sheet:
+    """Lay out the starts: seconds from the spawn to the first token by level and state of the caches."""
+    head = ("level", "caches", "launches", "median start", "least to greatest", "KV cache blocks", "failed")
+    table = found.starts.astype(object).where(found.starts.notna(), None).to_dict("records")
+    rows = [
+        (
+            str(row["level"]),
+            _say_caches(row),
+            format_count(row["n"]),
+            format_seconds(row["median_s"], 1),
+            _span(format_seconds(row["least_s"], 1), format_seconds(row["greatest_s"], 1)),
+            _span(format_count(row["kv_cache_blocks_least"]), format_count(row["kv_cache_blocks_greatest"])),
+            f"{row['failed']}: {row['reason']}" if row["failed"] else str(row["reason"] or "0"),
+        )
+        for row in table
+    ]
+    return Sheet("Starts, spawn to first token", head, tuple(rows))
+
+
+def _say_caches(row: Row) -> str:
+    left = f", not emptied: {row['not_emptied']}" if row["not_emptied"] else ""
+    return f"{row['cache'] or MISSING}{left}"
+
+
+def _span(least: str, greatest: str) -> str:
+    return least if least == greatest else f"{least} to {greatest}"
+
+
+def list_parts(parts: Sequence[LevelParts]) -> Sheet:
+    """Lay out where the time of one start of each level went; the parts of a column add up to its start."""
+    names = list(dict.fromkeys(name for one in parts for name, _ in one.parts))
+    head = ("part of the start", *(f"{one.level}, {one.cache}" for one in parts))
+    rows = [(name, *(format_seconds(dict(one.parts).get(name), 1) for one in parts)) for name in names]
+    rows.append(("no line accounts for", *(format_seconds(one.unaccounted_s, 1) for one in parts)))
+    rows.append(("spawn to first token", *(format_seconds(one.wall_s, 1) for one in parts)))
+    return Sheet("Parts of the start with the median length", head, tuple(rows))
+
+
+def list_session(found: Findings, users: Sequence[int]) -> Sheet:
+    """Lay out the guide's table of a session: `60.36 / 61.07 ms` and `1,275 / 1,290 MHz` by users."""
+    table = found.session_table[found.session_table["users"].isin(list(users))]
+    levels = str(table["levels"].iloc[0]) if len(table) else " / ".join(found.levels)
+    rows = [(format_count(row["users"]), row["tpot"], row["sm_clock"]) for row in table.to_dict("records")]
+    return Sheet(f"{levels}: medians over runs", ("users", "median TPOT", "median SM clock"), tuple(rows))
+
+
+def list_runs(found: Findings) -> Sheet:
+    """Lay out every run with its validity and the reasons."""
+    head = ("run", "level", "users", "seed", "median TPOT", "mean TPOT", "SM clock", "valid", "counts", "notes")
+    table = found.runs.astype(object).where(found.runs.notna(), None).to_dict("records")
+    table.sort(key=lambda row: (row["users"], row["block"], found.levels.index(row["level"]), row["attempt"]))
+    rows = [
+        (
+            str(row["run_id"]),
+            str(row["level"]),
+            format_count(row["users"]),
+            str(row["seed"]),
+            format_ms([row["median_tpot_ms"]]),
+            format_ms([row["mean_tpot_ms"]]),
+            format_mhz([row["median_sm_clock_mhz"]]),
+            "yes" if row["valid"] else f"no: {row['reasons']}",
+            "yes" if row["counts"] else f"no: {row['left_out']}",
+            str(row["notes"] or MISSING),
+        )
+        for row in table
+    ]
+    counted = sum(row[8] == "yes" for row in rows)
+    return Sheet(f"All {len(rows)} runs, {counted} of which count", head, tuple(rows), folded=True)
+
+
+def list_left_out(found: Findings) -> Sheet:
+    """Lay out what entered no figure, and why."""
+    table = found.left_out.astype(object).where(found.left_out.notna(), None).to_dict("records")
+    rows = [
+        (f"{row['kind']} {row['id']}", str(row["level"]), str(row["reason"]), str(row["detail"] or MISSING))
+        for row in table
+    ]
+    return Sheet("Left out of every figure", ("what", "level", "why", "what was seen"), tuple(rows))
+
+
+def list_throttling(found: Findings) -> Sheet:
+    """Lay out how throttled the card was, by level and users: shares of runs, clock, seconds under the power cap."""
+    head = ("users", "level", "throttled runs", "median SM clock", "under the power cap, s a request", "evidence")
+    rows = []
+    places = itertools.product(sorted(set(found.runs["users"])), found.levels)
+    for users, level in places:
+        part = found.runs[(found.runs["users"] == users) & (found.runs["level"] == level)]
+        if not len(part):
+            continue
+        known = [bool(one) for one in part["throttled"].dropna()]
+        rows.append(
+            (
+                format_count(users),
+                level,
+                f"{sum(known)} of {len(part)}" + ("" if len(known) == len(part) else f", {len(known)} with evidence"),
+                format_mhz([_median(part["median_sm_clock_mhz"])]),
+                format_ms([_median(part["power_capped_s_per_request"])]).removesuffix(" ms"),
+                "; ".join(dict.fromkeys(str(one) for one in part["throttled_evidence"].dropna())),
+            )
+        )
+    return Sheet("How throttled the card was", head, tuple(rows), folded=len(rows) > 12)
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    read = [float(one) for one in values if one is not None and one == one]
+    return statistics.median(read) if read else None

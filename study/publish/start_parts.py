@@ -1,0 +1,92 @@
+"""Where the time of a start went, for one start of each level: the one with the median length."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from study.analyze.evidence import check_launch_level
+from study.analyze.judged_runs import order_levels
+from study.analyze.startup_parts import OwnStamps, read_parts
+from study.records import LaunchRecord
+
+
+@dataclass(frozen=True)
+class LevelParts:
+    """Parts of one start of a level, disjoint; with `unaccounted_s` they add up to `wall_s`.
+
+    Attributes:
+        level: the level.
+        cache: warm or cold.
+        launch_id: the launch that was read.
+        parts: (name, seconds) in the order of the start.
+        unaccounted_s: what no line accounts for; None where the log has no time stamp.
+        wall_s: spawn to first token, s; likewise.
+
+    """
+
+    level: str
+    cache: str
+    launch_id: str
+    parts: tuple[tuple[str, float], ...]
+    unaccounted_s: float | None
+    wall_s: float | None
+
+
+def good_starts(launches: Sequence[LaunchRecord]) -> list[LaunchRecord]:
+    """Return the measured launches that got to a first token and ran their level as asked."""
+    return [
+        one
+        for one in launches
+        if not one.fills_caches and one.first_token_s is not None and check_launch_level(one)[0] != "failed"
+    ]
+
+
+def read_level_parts(
+    launches: Sequence[LaunchRecord], levels: Sequence[str], log_path: Callable[[str], Path]
+) -> tuple[list[LevelParts], list[str]]:
+    """Read the parts of one start of each level and cache state: the one of median length, of two the shorter.
+
+    Args:
+        launches: of one study.
+        levels: the order of levels.
+        log_path: launch id to where its server's log lies.
+
+    Returns:
+        The parts, and one line for each start whose log is not there.
+
+    """
+    good = good_starts(launches)
+    found, lost = [], []
+    for level in order_levels((one.level for one in good), levels):
+        for cache in ("warm", "cold"):
+            ranked = sorted((one for one in good if (one.level, one.cache) == (level, cache)), key=_rank)
+            if not ranked:
+                continue
+            middle = ranked[(len(ranked) - 1) // 2]
+            path = log_path(middle.launch_id)
+            if path.is_file():
+                found.append(_read(middle, path))
+            else:
+                lost.append(f"{level}, {cache}: the log of launch {middle.launch_id} is not there")
+    return found, lost
+
+
+def _rank(launch: LaunchRecord) -> tuple[float, str]:
+    return _start_s(launch), launch.launch_id
+
+
+def _start_s(launch: LaunchRecord) -> float:
+    return (launch.first_token_s or 0.0) - launch.spawn_s
+
+
+def _read(launch: LaunchRecord, path: Path) -> LevelParts:
+    stamps = OwnStamps(
+        anchor_unix_s=launch.spawn_unix_s - launch.spawn_s,
+        spawn_s=launch.spawn_s,
+        ready_s=launch.healthy_s,
+        first_token_s=launch.first_token_s,
+    )
+    with path.open(encoding="utf-8", errors="replace", newline="") as text:
+        read = read_parts(text, stamps)
+    parts = tuple((part.name, part.seconds) for part in read.parts)
+    return LevelParts(launch.level, launch.cache, launch.launch_id, parts, read.unaccounted_s, read.wall_s)

@@ -1,0 +1,153 @@
+"""One study as an edition and the notebooks show it: what was found, what follows from it, and its figures."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from study.analyze.findings import Findings, FindOptions, find
+from study.analyze.runs import DEFAULT_BELOW_SHARE
+from study.analyze.recommend import Advice, headline, recommend
+from study.design.levels import LEVELS_DIR, Level, read_levels
+from study.errors import InputError
+from study.publish.figures import Frame, draw_clock, draw_starts, draw_tpot
+from study.publish.forest import draw_costs
+from study.publish.plates import Plate
+from study.publish.start_parts import LevelParts, good_starts, read_level_parts
+from study.publish.traces import trace_clocks
+from study.store import Store, StudyRecords
+
+
+__all__ = ["DEFAULT_BELOW_SHARE", "StudyView", "ViewOptions", "read_known_levels", "read_view", "tabulate_starts"]
+
+
+@dataclass(frozen=True)
+class ViewOptions:
+    """How a study is shown.
+
+    Attributes:
+        users: numbers of users that are published, in order; None: all that were run.
+        margin: differences inside +-margin do not matter.
+        below_share: of the card's highest SM clock; a busy clock below counts as throttled.
+
+    """
+
+    users: tuple[int, ...] | None
+    margin: float
+    below_share: float
+
+
+@dataclass(frozen=True)
+class StudyView:
+    """A study, read.
+
+    Attributes:
+        store: where it lies.
+        records: its raw records.
+        options: how it was read.
+        found: everything that was found.
+        users: numbers of users that are published, in order.
+        headline: the answer in a sentence or two.
+        parts: where the time of a start went, by level.
+        lost_logs: starts whose log is not there, in words.
+        use_for: level to what it is for, from the level files.
+
+    """
+
+    store: Store
+    records: StudyRecords
+    options: FindOptions
+    found: Findings
+    users: tuple[int, ...]
+    headline: str
+    parts: tuple[LevelParts, ...]
+    lost_logs: tuple[str, ...]
+    use_for: Mapping[str, str]
+
+    @property
+    def frame(self) -> Frame:
+        """What its figures share."""
+        return Frame(self.found.levels, self.users, self.found.rehearsal)
+
+    def advise(self, others: Sequence["StudyView"] = ()) -> tuple[Advice, ...]:
+        """Return what the figures recommend; `others` are the edition's other studies, of the other session perhaps."""
+        return recommend(self.found, [other.found for other in others if other is not self])
+
+    def draw(self) -> dict[str, Plate]:
+        """Draw its figures: `tpot`, `clock`, `starts` and `costs`."""
+        counting = set(self.found.runs.loc[self.found.runs["counts"].astype(bool), "run_id"])
+        traces = trace_clocks(run for run in self.records.runs if run.run_id in counting)
+        frame = self.frame
+        plates = (
+            draw_tpot(self.found.runs, frame),
+            draw_clock(traces, frame),
+            draw_starts(tabulate_starts(self.records), frame),
+            draw_costs(self.found.comparison, frame, self.found.comparison_reason),
+        )
+        return {plate.key: plate for plate in plates}
+
+
+def read_view(root: Path, store: Store, options: ViewOptions) -> StudyView:
+    """Read a study.
+
+    Args:
+        root: the project's root, for the level files.
+        store: the study's raw folder.
+        options: users, margin, threshold.
+
+    Raises:
+        InputError: no such study, no records, or users that were not run.
+
+    """
+    records = store.read()
+    if not records.launches and not records.runs:
+        raise InputError(f"study '{store.study}' has no records in '{store.raw}'; run its session first")
+    known = read_known_levels(root)
+    use_for = {level.name: level.use_for for level in known if level.use_for}
+    asked = FindOptions(
+        margin=options.margin,
+        levels=tuple(level.name for level in known),
+        use_for=use_for,
+        below_share=options.below_share,
+    )
+    found = find(records, asked)
+    parts, lost = read_level_parts(records.launches, found.levels, store.log_path)
+    return StudyView(
+        store=store,
+        records=records,
+        options=asked,
+        found=found,
+        users=_choose_users(records, options.users),
+        headline=headline(found),
+        parts=tuple(parts),
+        lost_logs=tuple(lost),
+        use_for=use_for,
+    )
+
+
+def read_known_levels(root: Path) -> list[Level]:
+    """Return the levels of every level file, in the order of the files: it is the order of tables and figures."""
+    files = sorted((root / LEVELS_DIR).glob("*.yaml"))
+    return list({level.name: level for path in files for level in read_levels(path).values()}.values())
+
+
+def _choose_users(records: StudyRecords, asked: Sequence[int] | None) -> tuple[int, ...]:
+    run = sorted({one.users for one in records.runs})
+    if asked is None:
+        return tuple(run)
+    for users in asked:
+        if users not in run:
+            known = ", ".join(str(one) for one in run) or "none"
+            raise InputError(f"study '{records.study}' has no run at {users} users to publish; it has {known}")
+    return tuple(asked)
+
+
+def tabulate_starts(records: StudyRecords) -> pd.DataFrame:
+    """Return one row a measured launch that got to its first token: `level`, `cache`, `start_s`."""
+    rows = [
+        (one.level, one.cache, one.first_token_s - one.spawn_s)
+        for one in good_starts(records.launches)
+        if one.first_token_s is not None
+    ]
+    return pd.DataFrame(rows, columns=["level", "cache", "start_s"])
