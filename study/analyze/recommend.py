@@ -35,6 +35,7 @@ from study.analyze.recommend_words import (
     size_of,
     some_users,
     times,
+    units_to_go,
 )
 from study.analyze.stats_power import FULL_BLOCKS, LEAST_BLOCKS
 from study.analyze.validity import HOST_BOUND_STEP_RATIO
@@ -131,6 +132,13 @@ WHY = (
         "not_measured",
         _say_why_unknown,
         enough=lambda _: "power at rest and under load, read on a card",
+    ),
+    Rule(
+        lambda case: max(found.runs for found in _seen(case)) < LEAST_BLOCKS,
+        "not_enough_evidence",
+        lambda case: ["Not enough evidence on whether the card waits for its host.", *_by_level(_seen(case))],
+        figures=_ratios,
+        enough=lambda case: units_to_go(max(found.runs for found in _seen(case)), "block"),
     ),
     Rule(lambda case: any(found.holds for found in _seen(case)), "recommended", _say_host_bound, figures=_ratios),
     Rule(lambda _: True, "recommended", _say_not_bound, figures=_ratios),
@@ -259,6 +267,8 @@ def _cost(pair: Pair) -> str:
 def _say_no_cost(case: Case) -> str:
     """Say that nothing is decided, and what would be enough."""
     advice = _answer("production", "", PRODUCTION, case)
-    reason = case.findings.comparison_reason or listed([f"{one.level} is undecided" for one in case.overall.values()])
-    enough = f" Enough would be: {advice.enough}." if advice.enough else ""
+    kinds = {"undecided": case.having(Standing.UNDECIDED), "too few blocks": case.having(Standing.FEW)}
+    reasons = [f"{words} ({listed([pair.level for pair in pairs])})" for words, pairs in kinds.items() if pairs]
+    reason = case.findings.comparison_reason or listed(reasons)
+    enough = f" Enough would be {advice.enough}." if advice.enough else ""
     return f"{_where(case.findings)}, not enough evidence for a cost: {reason}.{enough}"

@@ -146,7 +146,7 @@ def settle(pairs: Sequence[Pair]) -> str | None:
     if not more:
         return "no number of blocks in reach: the runs scatter too much for this margin" if open_pairs else None
     count, pair = max(more, key=lambda item: item[0])
-    return f"about {counted(count, f'more {pair.pairing.unit}')} would decide {pair.level} against {pair.default}"
+    return f"about {counted(count, f'more {pair.pairing.unit}')}, for {pair.level} against {pair.default}"
 
 
 def sentences(case: Case, pairs: Sequence[Pair]) -> list[str]:

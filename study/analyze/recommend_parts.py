@@ -143,6 +143,13 @@ def _say_o3_alike(case: Case) -> list[str]:
     return [*said, f"Set against each other they measure the method: {found}, which {means}."]
 
 
+def _o3_figures(case: Case) -> list[Figure]:
+    check = _o3_check(case)
+    if check is None or check.effect_percent is None:
+        return []
+    return [figure_of(f"A/A: {check.level} against {check.default}", check.effect_percent, "percent")]
+
+
 def _o3_pair(case: Case) -> list[Pair]:
     pair = case.overall.get(_o3(case) or "")
     return [] if pair is None else [pair]
@@ -160,7 +167,7 @@ def _say_no_o3(case: Case) -> list[str]:
 
 
 O3 = (
-    Rule(lambda case: _o3_twin(case) is not None, "recommended", _say_o3_alike, level=_o3_twin),
+    Rule(lambda case: _o3_twin(case) is not None, "recommended", _say_o3_alike, level=_o3_twin, figures=_o3_figures),
     Rule(
         lambda case: not _o3_pair(case),
         "not_measured",

@@ -6,6 +6,7 @@ from study.analyze.compare_types import Pair
 from study.analyze.findings import Findings
 from study.analyze.recommend_case import DECIDED, Case, Rule, Standing, sentences, stand
 from study.analyze.recommend_words import (
+    counted,
     describe_pair,
     interval,
     listed,
@@ -21,7 +22,7 @@ def everything(case: Case) -> list[Pair]:
 
 
 def caution(case: Case) -> list[str]:
-    """Say what weakens every verdict: a biased method, and seeds that share a server."""
+    """Say what weakens every verdict: a biased method, seeds that share a server, runs that were not throttled."""
     comparison = case.findings.comparison
     biased = [] if comparison is None else [check for check in comparison.aa if check.contains_zero is False]
     said = [
@@ -32,6 +33,10 @@ def caution(case: Case) -> list[str]:
     ]
     if comparison is not None and not case.findings.fresh_servers:
         said.append("The seeds of a level share one server, so what sets two servers apart is charged to the level.")
+    throttling = case.findings.throttling
+    if throttling is not None and throttling.asked and throttling.reached is False:
+        missed = throttling.judged - throttling.throttled
+        said.append(f"{missed} of {counted(throttling.judged, 'run')} were not throttled and are left out.")
     return said
 
 

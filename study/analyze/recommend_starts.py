@@ -104,7 +104,7 @@ def _enough_blocks(case: Case) -> str:
     known = [count for count in counts if count is not None]
     if not known:
         return "no number of blocks in reach: speeds and starts are too near to each other for their scatter"
-    return f"about {counted(max(min(known), n + 1), fewest.unit)} in all would tell the speeds apart"
+    return f"about {counted(max(min(known), n + 1), fewest.unit)} in all, to tell the speeds apart"
 
 
 RESTART_OFTEN = (

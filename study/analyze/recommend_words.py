@@ -146,6 +146,10 @@ def describe_pair(pair: Pair, margin: float) -> str:
         margin=margin_of(margin),
         interval=interval(size_of(effect) if pair.verdict in ONE_SIDED else effect, "percent"),
     )
+    if pair.outlook is None:
+        behind = f"the difference is {number(effect.point)} percent {interval(effect, 'percent')}"
+        said = f"not enough evidence on {pair.level} against {pair.default}"
+        return f"{at}{said if at else said[0].upper() + said[1:]}: {behind}; enough would be {missing_units(pair)}."
     if pair.verdict is Verdict.UNDECIDED:
         return f"{at}{text}; {what_decides(pair)}."
     return f"{at}{text}{preliminary(effect.n, pair.pairing.unit) if pair.preliminary else ''}."
@@ -165,8 +169,9 @@ def what_decides(pair: Pair) -> str:
     """Write what would settle an undecided pair, with the number of blocks."""
     unit = pair.pairing.unit
     if pair.outlook is None:
-        return missing_units(pair)
-    least = f"{counted(units_of(pair), unit)} find a cost of {percent(pair.outlook.smallest_effect_percent)}"
+        return f"enough would be {missing_units(pair)}"
+    found = percent(pair.outlook.smallest_effect_percent)
+    least = f"{counted(units_of(pair), unit)} find a cost of {found} in four of five studies"
     if pair.p_holm is not None and pair.p_holm < 1.0 and pair.reason.startswith("not larger than"):
         return f"it is {pair.reason}, so more {unit}s of the A/A pair must show less"
     if pair.outlook.more_units is None:
@@ -178,18 +183,16 @@ def missing_units(pair: Pair) -> str:
     """Write how many units are missing for a verdict, preliminary and full."""
     n, unit = units_of(pair), pair.pairing.unit
     if pair.pairing is Pairing.ONE_LAUNCH_EACH:
-        return f"{in_words(FULL_BLOCKS)} blocks, each with a fresh server a level, would earn a verdict"
+        return f"{in_words(FULL_BLOCKS)} blocks, each with a fresh server for each level"
     return units_to_go(n, unit)
 
 
 def units_to_go(n: int, unit: str) -> str:
     """Write how many more units a verdict takes: `two more blocks for a preliminary verdict, four for a full one`."""
     if n >= LEAST_BLOCKS:
-        return f"{unit}s that were measured apart would earn a verdict: these are copies of one measurement"
-    return (
-        f"{counted(LEAST_BLOCKS - n, f'more {unit}')} would earn a preliminary verdict, "
-        f"{in_words(FULL_BLOCKS - n)} more a full one"
-    )
+        return f"{unit}s that were measured one by one; these are copies of one measurement"
+    few = counted(LEAST_BLOCKS - n, f"more {unit}")
+    return f"{few} for a preliminary verdict, {in_words(FULL_BLOCKS - n)} for a full one"
 
 
 def describe_gain(gain: StartGain) -> str:
@@ -197,10 +200,12 @@ def describe_gain(gain: StartGain) -> str:
     word = "sooner" if gain.gain_s.point >= 0.0 else "later"
     said = f"With {gain.cache} caches {gain.level} starts {number(abs(gain.gain_s.point))} s {word} than {gain.default}"
     if gain.reason:
-        return f"{said} ({counted(gain.gain_s.n, gain.gain_s.unit)}): {units_to_go(gain.gain_s.n, gain.gain_s.unit)}."
+        needed = units_to_go(gain.gain_s.n, gain.gain_s.unit)
+        return f"{said} ({counted(gain.gain_s.n, gain.gain_s.unit)}); enough would be {needed}."
     told = "" if not gain.gain_s.contains(0.0) else ", so the starts are not told apart"
     late = f"{_confidence(gain.gain_s)} interval of the gain {span(gain.gain_s, 's')}"
-    return f"{said} ({late}, {counted(gain.gain_s.n, gain.gain_s.unit)}){told}."
+    behind = counted(gain.gain_s.n, gain.gain_s.unit)
+    return f"{said} ({late}, {behind}){told}{preliminary(gain.gain_s.n, gain.gain_s.unit)}."
 
 
 def lead_s(result: BreakEven) -> float | None:

@@ -89,7 +89,7 @@ class Launch:
         client: Client | None = None
         self.facts |= {"spawn_s": time.monotonic(), "spawn_unix_s": time.time()}
         try:
-            server = Server.start(spec, self.log, setting.root, self.temporary)
+            server = Server.start(spec, self.log, setting.root)
             self.facts["command"] = [self._plain(part) for part in command_of(spec, server.port)]
             if self.planned.runs:
                 client = Client(setting.model, self.temporary / "client.log", setting.root, server.client_environment)

@@ -72,8 +72,8 @@ class Server:
         self._started = _create_time(pid)
 
     @classmethod
-    def start(cls, spec: ServerSpec, log: Path, root: Path, temporary: Path) -> "Server":
-        """Start the server through its guard; `temporary` becomes its TMPDIR.
+    def start(cls, spec: ServerSpec, log: Path, root: Path) -> "Server":
+        """Start the server through its guard, in the folder `root`.
 
         Raises:
             ServerError: the guard or the process did not come up.
@@ -81,7 +81,7 @@ class Server:
         """
         port = find_port(spec.port)
         key = secrets.token_urlsafe(24)
-        environment = {**os.environ, **spec.environment, "TMPDIR": str(temporary)}
+        environment = {**os.environ, **spec.environment}
         environment |= {"VLLM_API_KEY": key, "VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1"}
         if spec.gpu_uuid:
             environment["CUDA_VISIBLE_DEVICES"] = spec.gpu_uuid
@@ -271,8 +271,8 @@ def log_lines(path: Path, since: int = 0) -> Iterator[str]:
 
 
 def make_temporary() -> Path:
-    """Return a fresh private folder for one server's temporary files."""
-    return Path(tempfile.mkdtemp(prefix="study-server-"))
+    """Return a fresh private folder for one launch: prompts, the client's log, cold caches."""
+    return Path(tempfile.mkdtemp(prefix="study-launch-"))
 
 
 def _with_package(environment: dict[str, str]) -> str:

@@ -3,20 +3,21 @@
 import html
 import types
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from IPython.display import HTML, display
 
+from study.analyze.tables_on_disk import write_tables
 from study.design.root import find_root
 from study.errors import InputError, suggest
 from study.publish.edition import Edition, read_edition
-from study.publish.edition_file import DEFAULT_MARGIN
 from study.publish.page import REHEARSAL_BANNER
 from study.publish.plain_text import clean_text
 from study.publish.plates import Plate
 from study.publish.sections import Item, list_items
 from study.publish.sheets import Sheet
-from study.publish.study_view import DEFAULT_BELOW_SHARE, StudyView, ViewOptions, read_view
+from study.publish.study_view import StudyView, ViewOptions, read_view
 from study.store import Store
 
 NOT_PARAMETERS = frozenset({"In", "Out", "exit", "quit", "get_ipython", "open"})
@@ -43,11 +44,11 @@ def check_names(namespace: Mapping[str, Any], kinds: Mapping[str, type]) -> dict
     for name, kind in kinds.items():
         value = given.get(name)
         if value is None or value == "":
-            raise InputError(f'parameter \'{name}\' is missing; give it as -y "{name}: {_example(kind)}"')
+            raise InputError(f"parameter '{name}' is missing; give it as -y \"{name}: {_example(kind)}\"")
         texts = value if kind is list else [value]
         if not isinstance(value, kind) or not texts or not all(isinstance(text, str) for text in texts):
             what = "a list of names" if kind is list else "text"
-            raise InputError(f'parameter \'{name}\': {value!r} is not {what}; use -y "{name}: {_example(kind)}"')
+            raise InputError(f"parameter '{name}': {value!r} is not {what}; use -y \"{name}: {_example(kind)}\"")
     return given
 
 
@@ -69,8 +70,7 @@ def open_study(namespace: Mapping[str, Any]) -> StudyView:
     """
     given = check_names(namespace, {"study": str, "data_dir": str})
     root = find_root()
-    options = ViewOptions(None, DEFAULT_MARGIN, DEFAULT_BELOW_SHARE)
-    return read_view(root, Store(root / given["data_dir"], given["study"]), options)
+    return read_view(root, Store(root / given["data_dir"], given["study"]), ViewOptions())
 
 
 def open_edition(namespace: Mapping[str, Any]) -> Edition:
@@ -94,6 +94,26 @@ def show_text(*sentences: str, lead: bool = False) -> None:
     """Show sentences, each as a paragraph; `lead` for the answer itself."""
     style = f' style="{_LEAD}"' if lead else ""
     display(HTML("".join(f"<p{style}>{html.escape(clean_text(text))}</p>" for text in sentences)))
+
+
+def show_heading(view: StudyView) -> None:
+    """Show which study the next outputs are of."""
+    kind = f"{view.found.session or 'no'} session"
+    display(HTML(f"<h3>{html.escape(clean_text(f'{view.found.study}, {kind}'))}</h3>"))
+
+
+def show_path(path: Path) -> None:
+    """Show where something was written, from the project's root."""
+    root = find_root()
+    shown = path.relative_to(root) if path.is_relative_to(root) else path
+    display(HTML(f"<p>Written: <code>{html.escape(str(shown))}</code></p>"))
+
+
+def save_tables(view: StudyView) -> None:
+    """Write a study's tables to its processed folder, and show where."""
+    options = view.options
+    write_tables(view.records, view.store.processed, view.use_for, options.levels, options.below_share)
+    show_path(view.store.processed)
 
 
 def show_sheets(*tables: Sheet | None) -> None:

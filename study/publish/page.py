@@ -55,7 +55,7 @@ def render_html(page: Page) -> str:
 
 def _environment(markdown: bool) -> Environment:
     names = ("section.md.j2", "page.html.j2")
-    environment = Environment(  # noqa: S701 (Markdown is escaped by `finalize`, HTML by autoescape)
+    environment = Environment(
         loader=DictLoader({name: _read(name) for name in names}),
         autoescape=not markdown,
         finalize=escape_markdown if markdown else _clean,

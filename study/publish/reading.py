@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from study.analyze.compare_types import AaCheck, Comparison, Pair, RangeRule
+from study.analyze.compare_types import AaCheck, Pair, RangeRule
 from study.analyze.findings import Findings
 from study.analyze.formats import MISSING, format_ms, format_percent
 from study.publish.sheets import Sheet
@@ -18,8 +18,11 @@ SHARED_SERVER = (
 )
 
 
-def list_overall(comparison: Comparison) -> Sheet:
-    """Lay out the overall cost of each level."""
+def list_overall(found: Findings) -> Sheet | None:
+    """Lay out the overall cost of each level; None where nothing was compared."""
+    comparison = found.comparison
+    if comparison is None:
+        return None
     head = ("level", "cost over all users", "verdict", "why", "blocks", "what to know beside it")
     rows = [
         (
@@ -35,8 +38,11 @@ def list_overall(comparison: Comparison) -> Sheet:
     return Sheet(f"Each level against {comparison.options.default}, over all users", head, tuple(rows))
 
 
-def list_pairs(comparison: Comparison, users: Sequence[int]) -> Sheet:
+def list_pairs(found: Findings, users: Sequence[int]) -> Sheet | None:
     """Lay out every pair at the published numbers of users, with the 2026.10 edition's rule beside the verdict."""
+    comparison = found.comparison
+    if comparison is None:
+        return None
     head = (
         *("users", "level", "difference of mean TPOT", "of the medians", "seed ranges"),
         *("range rule, false alarms", "verdict", "why"),

@@ -177,16 +177,13 @@ def _reading(one: Shown) -> Block:
     found = one.view.found
     said = say_method(found)
     biased = [text for text in said if text.startswith("METHOD BIASED")]
-    tables = []
-    if found.comparison is not None:
-        tables = [list_overall(found.comparison), list_pairs(found.comparison, one.view.users)]
-        host_bound = list_host_bound(found, one.view.users)
-        tables += [host_bound] if host_bound else []
+    users = one.view.users
+    tables = (list_overall(found), list_pairs(found, users), list_host_bound(found, users))
     return Block(
         one.heading,
         sentences=tuple(text for text in said if text not in biased),
         warnings=tuple(biased),
-        sheets=tuple(tables),
+        sheets=tuple(table for table in tables if table is not None),
         pictures=(one.picture("costs"),),
         files=one.links("comparison_input"),
     )

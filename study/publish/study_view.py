@@ -7,19 +7,17 @@ from pathlib import Path
 import pandas as pd
 
 from study.analyze.findings import Findings, FindOptions, find
-from study.analyze.runs import DEFAULT_BELOW_SHARE
 from study.analyze.recommend import Advice, headline, recommend
+from study.analyze.runs import DEFAULT_BELOW_SHARE
 from study.design.levels import LEVELS_DIR, Level, read_levels
 from study.errors import InputError
+from study.publish.edition_file import DEFAULT_MARGIN
 from study.publish.figures import Frame, draw_clock, draw_starts, draw_tpot
 from study.publish.forest import draw_costs
 from study.publish.plates import Plate
 from study.publish.start_parts import LevelParts, good_starts, read_level_parts
 from study.publish.traces import trace_clocks
 from study.store import Store, StudyRecords
-
-
-__all__ = ["DEFAULT_BELOW_SHARE", "StudyView", "ViewOptions", "read_known_levels", "read_view", "tabulate_starts"]
 
 
 @dataclass(frozen=True)
@@ -33,9 +31,9 @@ class ViewOptions:
 
     """
 
-    users: tuple[int, ...] | None
-    margin: float
-    below_share: float
+    users: tuple[int, ...] | None = None
+    margin: float = DEFAULT_MARGIN
+    below_share: float = DEFAULT_BELOW_SHARE
 
 
 @dataclass(frozen=True)
