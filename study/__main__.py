@@ -98,18 +98,18 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _tables(options: argparse.Namespace) -> int:
-    from study.analyze.tables_on_disk import write_study_tables
-
-    for path in write_study_tables(_store(options)):
+    for path in _view(options).write_tables():
         print(path)
     return 0
 
 
 def _decide(options: argparse.Namespace) -> int:
-    from study.analyze.recommend import recommend
-
-    for advice in recommend(_store(options).read()):
-        print(f"{advice.title}: {advice.sentence}")
+    view = _view(options)
+    print(view.headline)
+    for advice in view.advise():
+        print(f"\n{advice.title} [{advice.status.replace('_', ' ')}]")
+        for sentence in advice.sentences:
+            print(f"  {sentence}")
     return 0
 
 
@@ -143,6 +143,13 @@ def _check(options: argparse.Namespace) -> int:
         print(problem)
     print(f"{len(problems)} problems" if problems else "every record is whole and belongs here")
     return 1 if problems else 0
+
+
+def _view(options: argparse.Namespace) -> Any:  # noqa: ANN401 (StudyView, imported late)
+    from study.design.root import find_root
+    from study.publish.study_view import ViewOptions, read_view
+
+    return read_view(find_root(), _store(options), ViewOptions())
 
 
 def _store(options: argparse.Namespace) -> Any:  # noqa: ANN401 (Store, imported late)

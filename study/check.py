@@ -4,7 +4,7 @@ import json
 
 from study.design.parameters import fingerprint
 from study.errors import StudyError
-from study.records import identity_of
+from study.records import LaunchRecord, RunRecord, identity_of
 from study.store import Store, StudyRecords, sha256
 
 
@@ -70,7 +70,8 @@ def _check_doubles(records: StudyRecords) -> list[str]:
     """Two records of the same content under two names are a copy, not two measurements."""
     seen: dict[str, str] = {}
     problems = []
-    for item in (*records.launches, *records.runs):
+    items: list[LaunchRecord | RunRecord] = [*records.launches, *records.runs]
+    for item in items:
         name = identity_of(item)
         facts = item.model_dump(exclude={"launch_id", "run_id", "attempt", "log"})
         content = json.dumps(facts, sort_keys=True)

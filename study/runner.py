@@ -27,6 +27,7 @@ from study.measure.gpu import GpuReader
 from study.measure.launch import Launch
 from study.measure.machine import read_machine
 from study.measure.model import prepare_model
+from study.measure.redact import redact_log
 from study.measure.server_spec import check_server_flags
 from study.measure.setting import Interrupted, Setting
 from study.progress import remaining_launches, seen_seconds
@@ -73,7 +74,7 @@ def run_session(
     _check_input(parameters, root)
     store = Store(root / parameters.data_dir, parameters.study)
     with store.lock(), _ended_by_signals(options.detach):
-        _close_left_open(store)
+        _close_left_open(store, root)
         records = _records_so_far(store, parameters)
         levels = select_levels(parameters.levels, root)
         _record_session(store, parameters, levels)
@@ -107,7 +108,8 @@ def _records_so_far(store: Store, parameters: Parameters) -> StudyRecords | None
 
 def _record_session(store: Store, parameters: Parameters, levels: tuple[Level, ...]) -> None:
     """Keep what was asked for, unless the last session asked for the same."""
-    asked, shapes = parameters.model_dump(mode="json"), [level.model_dump(mode="json") for level in levels]
+    asked = parameters.model_dump(mode="json", exclude={"data_dir"})
+    shapes = [level.model_dump(mode="json") for level in levels]
     known = store.read().sessions
     if known and (known[-1].asked, known[-1].levels) == (asked, shapes):
         return
@@ -118,11 +120,16 @@ def _record_session(store: Store, parameters: Parameters, levels: tuple[Level, .
     store.write(record)
 
 
-def _close_left_open(store: Store) -> None:
+def _close_left_open(store: Store, root: Path) -> None:
     """Write the records of launches that a runner left open when it was killed."""
     reason = "the runner was killed"
     for record in store.read_open():
-        store.write(record.model_copy(update={"outcome": Outcome(status="interrupted", stage="serve", message=reason)}))
+        digest = redact_log(store.log_path(record.launch_id), root)
+        changes = {"outcome": Outcome(status="interrupted", stage="serve", message=reason), "log_sha256": digest}
+        missing = {name: why for name, why in record.missing.items() if name != "log_sha256"}
+        if digest is None:
+            missing["log_sha256"] = "the log is not there"
+        store.write(record.model_copy(update={**changes, "missing": missing}))
 
 
 def _make_setting(

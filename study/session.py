@@ -24,7 +24,7 @@ from study.design.plan import describe_plan, make_plan
 from study.design.root import find_root
 from study.errors import InputError, StudyError
 from study.progress import seen_seconds
-from study.records import identity_of
+from study.records import LaunchRecord, RunRecord, identity_of
 from study.store import Store
 
 NOT_PARAMETERS = {"In", "Out", "exit", "quit", "get_ipython", "open"}
@@ -118,10 +118,10 @@ def _follow(process: subprocess.Popen[str]) -> SessionEnd | None:
             event = json.loads(line)
             if event["event"] == "end":
                 end = SessionEnd(**{name: event[name] for name in SessionEnd.__dataclass_fields__})
-                bar.n = bar.total
+                bar.n = int(bar.total or 0)
             else:
                 bar.total = max(1, round(event["total_s"]))
-                bar.n = min(bar.total, round(event["done_s"]))
+                bar.n = min(int(bar.total), round(event["done_s"]))
             bar.set_description_str(event["message"], refresh=True)
     return end
 
@@ -139,7 +139,8 @@ def describe_records(study: str, data_dir: str = "data") -> str:
     records = Store(find_root() / data_dir, study).read()
     measured = [launch for launch in records.launches if not launch.fills_caches]
     lines = [f"{len(measured)} measured launches, {len(records.runs)} runs in {data_dir}/raw/{study}"]
-    for item in (*records.launches, *records.runs):
+    items: list[LaunchRecord | RunRecord] = [*records.launches, *records.runs]
+    for item in items:
         ended = item.outcome
         if ended.status != "ok":
             lines.append(f"  {identity_of(item)}: {ended.status} at {ended.stage}: {ended.message}")

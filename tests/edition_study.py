@@ -1,6 +1,8 @@
 """Raw folders of small studies for the tests of figures, editions and notebooks."""
 
 import random
+import shutil
+from pathlib import Path
 
 from make_records import (
     COMPARABLE,
@@ -25,8 +27,15 @@ INFO 09-21 14:13:44 [gpu_model_runner.py:1] Model loading took 15.27 GiB memory 
 """
 
 
-def write_study(data_dir, name="l4", *, session="cooled", rehearsal=False, blocks=3, model="Qwen/Qwen3-8B", levels=COSTS):
-    """Write the records of a study to `data_dir/raw/name` and return its store."""
+def make_root(folder):
+    """Make `folder` a project's root, with the parameters of this one."""
+    shutil.copytree(Path(__file__).parents[1] / "notebooks" / "parameters", folder / "notebooks" / "parameters")
+    return folder
+
+
+def write_study(data_dir, name="l4", *, session="cooled", rehearsal=False, blocks=3, model="Qwen/Qwen3-8B", costs=None):
+    """Write the records of a study to `data_dir/raw/name` and return its store; `costs` maps levels to their shares."""
+    costs = COSTS if costs is None else costs
     store = Store(data_dir, name)
     store.raw.mkdir(parents=True)
     comparable = {**COMPARABLE, "session": session, "model": model, "pool": "generated", "throttle": "soak"}
@@ -34,12 +43,12 @@ def write_study(data_dir, name="l4", *, session="cooled", rehearsal=False, block
     shared |= {"rehearsal": rehearsal, "machine": make_cpu_machine() if rehearsal else make_machine()}
     draw = random.Random(7)
     for block in range(1, blocks + 1):
-        for level in levels:
+        for level in costs:
             launch = _launch(level, block, draw, shared)
             store.write(launch)
             store.log_path(launch.launch_id).write_text(LOG, encoding="utf-8")
             for users, base_ms in BASE_MS.items():
-                store.write(_run(launch, users, base_ms * (1 + COSTS.get(level, 0.0) + draw.gauss(0, 0.001))))
+                store.write(_run(launch, users, base_ms * (1 + costs[level] + draw.gauss(0, 0.001))))
     return store
 
 

@@ -109,12 +109,12 @@ class FakeNvml:
             return getattr(pynvml, name)
         raise AttributeError(name)
 
-    def nvmlInit(self):  # noqa: N802
+    def nvmlInit(self):
         if self.init_error is not None:
             raise pynvml.NVMLError(self.init_error)
         self.open += 1
 
-    def nvmlShutdown(self):  # noqa: N802
+    def nvmlShutdown(self):
         self.open -= 1
 
     def _answer(self, call: str, card: FakeCard | None = None, number: int | None = None):

@@ -175,7 +175,9 @@ def test_all_runs_invalid():
 
 
 def test_the_default_must_be_measured():
-    found = find(Card({"O0": {1: 24.0}, "default": {1: 5.0}}, {"O0": 36.0, "default": 60.0}).study(), FindOptions(default="O2"))
+    found = find(
+        Card({"O0": {1: 24.0}, "default": {1: 5.0}}, {"O0": 36.0, "default": 60.0}).study(), FindOptions(default="O2")
+    )
     assert found.comparison is None
     assert "'O2' has no run that counts; levels that have: default, O0" in found.comparison_reason
     assert "'O2'" in found.break_even_reason
@@ -227,13 +229,14 @@ def test_seeds_on_one_server_are_no_blocks():
     assert found.break_evens[0].level_input.start_s.size == 1
 
 
-def throttled_card(clock_mhz, reached=True):
+def throttled_card(clock_mhz, uuid="GPU-1"):
     comparable = {**COMPARABLE, "session": "throttled"}
     gate = make_gate(kind="soak", sm_clock_mhz=clock_mhz, target_c=None, target_source=None)
     shared = {"session": "throttled", "comparable": comparable, "fingerprint": fingerprint(comparable), "gate": gate}
     return Card(
         {"default": {1: 104.0}, "O0": {1: 106.0}},
         {"default": 69.0, "O0": 36.0},
+        machine=make_machine(gpu_name="NVIDIA H200", gpu_uuid=uuid, max_sm_clock_mhz=1980.0),
         telemetry_fields={"sm_clock_mhz": clock_mhz, "period_s": 2.0},
         **shared,
     )

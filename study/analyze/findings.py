@@ -87,8 +87,7 @@ class Findings:
         study: its name.
         fingerprint: of what makes its runs comparable; None for an empty study.
         rehearsal: whether it can be no result.
-        session: cooled or throttled; None for an empty study.
-        device: cuda or cpu; likewise.
+        session, device: cooled or throttled, cuda or cpu; None for an empty study.
         default: the level that the others are set against.
         margin: largest effect that does not matter, as a share.
         users: numbers of users with a run that counts, rising.
@@ -99,8 +98,7 @@ class Findings:
         versions: distribution to version; several are joined with ` / `.
         comparable: parameters that all records share.
         runs: `tables.run_table`.
-        session_table: the guide's table, as text.
-        session_figures: the same as numbers.
+        session_table, session_figures: the guide's table, as text and as numbers.
         starts: `level_tables.start_table`.
         level_table: `level_tables.level_table`.
         left_out: `tables.left_out_table`.

@@ -3,7 +3,7 @@
 Findings -> rules, one table a question -> Advice
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from study.analyze.compare_types import Pair
@@ -29,6 +29,7 @@ from study.analyze.recommend_words import (
     counted,
     interval,
     listed,
+    margin_of,
     number,
     percent,
     preliminary,
@@ -40,7 +41,8 @@ from study.analyze.recommend_words import (
 from study.analyze.stats_power import FULL_BLOCKS, LEAST_BLOCKS
 from study.analyze.validity import HOST_BOUND_STEP_RATIO
 
-REHEARSAL = "A rehearsal, which is no result: it ran on a CPU with a model of random weights, to show the path."
+REHEARSAL = "A rehearsal on the CPU backend: it shows the path and is no result."
+AS_IF = "With such figures of a card it would read:"
 NAMED_IN_HEADLINE = 4
 
 
@@ -190,15 +192,14 @@ def _answer(key: str, title: str, rules: Sequence[Rule], case: Case) -> Advice:
 
 def _mark_rehearsal(advice: Advice) -> Advice:
     """Say first that it is no result, and recommend nothing; the order of switches for debugging needs no figure."""
-    said = (REHEARSAL, *advice.sentences)
     if advice.status != "recommended" or advice.key == "debug_kernel":
-        return replace(advice, sentences=said)
+        return replace(advice, sentences=(REHEARSAL, *advice.sentences))
     return replace(
         advice,
-        sentences=said,
+        sentences=(REHEARSAL, AS_IF, *advice.sentences),
         level=None,
         status="not_enough_evidence",
-        enough="the same study on a GPU with the model's own weights",
+        enough="the same study on a GPU",
     )
 
 
@@ -221,10 +222,10 @@ def _where(findings: Findings) -> str:
     return f"On {kinds} ({', '.join(str(part) for part in rest if part)})" if kinds else f"In study {findings.study}"
 
 
-COST_WORDS: Mapping[Standing, Callable[[Pair], str]] = {
-    Standing.SLOWER: lambda pair: f"{percent(_point(pair))} more time per token{times(_point(pair))}",
-    Standing.FASTER: lambda pair: f"{percent(_point(pair))} less time per token",
-    Standing.ALIKE: lambda pair: f"the same time per token within the margin ({number(_point(pair))} percent)",
+COST_WORDS: Mapping[Standing, str] = {
+    Standing.SLOWER: "{size} more time per token{times}",
+    Standing.FASTER: "{size} less time per token",
+    Standing.ALIKE: "the same time per token within {margin}, {signed}",
 }
 
 
@@ -235,7 +236,7 @@ def _point(pair: Pair) -> float:
 def _say_costs(case: Case, decided: Sequence[Pair]) -> str:
     """Write the costs that are decided in one sentence, the largest first, and name the rest in a second."""
     pairs = sorted(decided, key=lambda pair: abs(_point(pair)), reverse=True)
-    costs = [_cost(pair) for pair in pairs[:NAMED_IN_HEADLINE]]
+    costs = [_cost(pair, case.findings.margin) for pair in pairs[:NAMED_IN_HEADLINE]]
     users = sorted({users for pair in pairs for users in pair.users_used})
     over = f"{listed([f'{count:,}' for count in users])} user{'' if users == [1] else 's'}"
     first = f"{_where(case.findings)}, at {over}, against {_default(case.findings)}: {'; '.join(costs)}."
@@ -256,12 +257,15 @@ def _default(findings: Findings) -> str:
     return f"{findings.default} ({format_ms([rows['median_tpot_ms'].iloc[0]])} at {some_users(rows['users'].iloc[0])})"
 
 
-def _cost(pair: Pair) -> str:
-    effect = pair.effect_percent
+def _cost(pair: Pair, margin: float) -> str:
+    effect, point = pair.effect_percent, _point(pair)
+    words = COST_WORDS[stand(pair)].format(
+        size=percent(point), times=times(point), margin=margin_of(margin), signed=f"{number(point)} percent"
+    )
     one_sided = stand(pair) is not Standing.ALIKE
     behind = "" if effect is None else f" {interval(size_of(effect) if one_sided else effect, 'percent')}"
     note = preliminary(min(pair.n_level, pair.n_default), pair.pairing.unit) if pair.preliminary else ""
-    return f"{pair.level} takes {COST_WORDS[stand(pair)](pair)}{behind}{note.replace('; ', ', ')}"
+    return f"{pair.level} takes {words}{behind}{note.replace('; ', ', ')}"
 
 
 def _say_no_cost(case: Case) -> str:

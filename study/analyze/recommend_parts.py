@@ -217,7 +217,7 @@ def _say_debug(case: Case) -> list[str]:
         "If the fault is gone, try -cc.backend=eager: no code by Inductor. A fault that goes with it is Inductor's.",
         "Then -cc.cudagraph_mode=none: Inductor without CUDA graphs. A fault that goes with it is the graphs'.",
     ]
-    if level is not None and case.findings.level_table.set_index("level").loc[level, "jit_warmup"] is False:
+    if level is not None and case.switch(level, "jit_warmup") == "False":
         said.append(f"{level} resolved without the JIT kernel warm-up, so its first requests compile kernels.")
     gains = [describe_gain(gain) for gain in case.findings.start_gains if gain.level == level]
     measured = [*sentences(case, _eager_pair(case)), *gains]

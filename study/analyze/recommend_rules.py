@@ -22,7 +22,7 @@ def everything(case: Case) -> list[Pair]:
 
 
 def caution(case: Case) -> list[str]:
-    """Say what weakens every verdict: a biased method, seeds that share a server, runs that were not throttled."""
+    """Say what weakens every verdict: a biased method, shared servers, levels and runs left out."""
     comparison = case.findings.comparison
     biased = [] if comparison is None else [check for check in comparison.aa if check.contains_zero is False]
     said = [
@@ -37,12 +37,16 @@ def caution(case: Case) -> list[str]:
     if throttling is not None and throttling.asked and throttling.reached is False:
         missed = throttling.judged - throttling.throttled
         said.append(f"{missed} of {counted(throttling.judged, 'run')} were not throttled and are left out.")
-    return said
+    return [*said, *_name_failed(case)]
+
+
+def _name_failed(case: Case) -> list[str]:
+    return [f"{level} gave no figure: {reason}." for level, reason in case.findings.failed_levels.items()]
 
 
 def _no_comparison(case: Case) -> list[str]:
     found = case.findings
-    failed = [f"{level} gave no figure: {reason}." for level, reason in found.failed_levels.items()]
+    failed = _name_failed(case)
     throttling = found.throttling
     if throttling is not None and throttling.asked and throttling.reached is False:
         count = f"{throttling.throttled} of {throttling.judged} runs were throttled"

@@ -22,7 +22,7 @@ from study.analyze.level_tables import level_table, start_table
 from study.analyze.runs import DEFAULT_BELOW_SHARE
 from study.analyze.tables import comparison_input, left_out_table, run_table, session_figures, session_table
 from study.errors import InputError
-from study.store import Store, StudyRecords
+from study.store import StudyRecords
 
 
 def validity_report(study: StudyRecords, judged: Sequence[JudgedRun] | None = None) -> dict[str, Any]:
@@ -96,14 +96,3 @@ def _replace(path: Path, text: str) -> Path:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_text(text, encoding="utf-8", newline="\n")
     return temporary.replace(path)
-
-
-def write_study_tables(store: Store) -> list[Path]:
-    """Write the tables of a study as its last session described it: levels in their order, and what they are for."""
-    study = store.read()
-    if not study.sessions:
-        return write_tables(study, store.processed)
-    last = study.sessions[-1]
-    use_for = {level["name"]: level.get("use_for", "") for level in last.levels}
-    below_share = float(last.asked["throttled_below_share"])
-    return write_tables(study, store.processed, use_for, tuple(use_for), below_share)

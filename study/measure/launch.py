@@ -6,7 +6,6 @@ A run is: gate, warm-up waves (discarded; they also end the idle pause and size 
 once; the launch's own record lies open in the store until the server is stopped.
 """
 
-import contextlib
 import hashlib
 import shutil
 import time
@@ -16,6 +15,7 @@ from study.design.plan import PlannedLaunch
 from study.errors import InputError, ServerError, StudyError
 from study.measure.canary import run_canary
 from study.measure.load import Client
+from study.measure.redact import redact, redact_log
 from study.measure.run import Run, Site
 from study.measure.server import DOWNGRADE, Server, log_lines, make_temporary, tail_of
 from study.measure.server_spec import ServerSpec, command_of, recorded_environment
@@ -158,7 +158,7 @@ class Launch:
             *stopped.left_over,
             *(f"process {pid} on the GPU" for pid in sorted(self._on_card() - self.card_before)),
         ]
-        self._scrub_log(server.secret)
+        redact_log(self.log, self.setting.root, server.secret)
 
     def _on_card(self) -> set[int]:
         """Return the processes on the card; their ids may be those of another namespace."""
@@ -235,17 +235,8 @@ class Launch:
         }
 
     def _plain(self, value: Any) -> Any:  # noqa: ANN401 (any JSON value)
-        """Replace this launch's and this machine's folders in a text or list of texts."""
-        if isinstance(value, str):
-            value = value.replace(str(self.temporary), "<temporary>")
-        return self.setting.plain(value)
-
-    def _scrub_log(self, secret: str) -> None:
-        """Keep the key, this machine's folders and the lines of single requests out of the log that stays."""
-        with contextlib.suppress(OSError):
-            lines = [line for line in log_lines(self.log) if '"POST /v1/' not in line and '"GET /' not in line]
-            text = self._plain("\n".join(lines) + "\n").replace(secret, "<key>")
-            self.log.write_text(text, encoding="utf-8")
+        """Keep this machine's folders out of a text or list of texts."""
+        return redact(value, self.setting.root)
 
     def _log_tail(self) -> list[str]:
         return [self._plain(line) for line in tail_of(self.log)]

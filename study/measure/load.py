@@ -119,7 +119,11 @@ def run_wave(client: Client, target: Target, users: int, warm_up: Sequence[Promp
 
 
 def size_run(parameters: Parameters, length_factor: float, wave_s: float) -> int:
-    """Return the number of waves: at least `waves`, and enough for `min_run_s` times the level's factor."""
+    """Return the number of waves: at least `waves`, and enough for `min_run_s` times the level's factor.
+
+    The warm-up wave tells how long a wave takes. Waves of -O0 differ by 20 % on an H200, so that a slow one leaves the
+    run that much shorter than `min_run_s` asks.
+    """
     return max(parameters.waves, math.ceil(parameters.min_run_s * length_factor / wave_s))
 
 

@@ -15,7 +15,7 @@ OWNED_FLAGS |= {"--enable-prefix-caching", "--no-enable-prefix-caching", "--root
 SECRET_FLAGS = {"--hf-token", "--ssl-keyfile-password"}
 ALLOWED_ENVIRONMENT = re.compile(
     r"^(VLLM_|TORCH|TRITON_|FLASHINFER_|CUDA_VISIBLE_DEVICES$|CUDA_CACHE|CUDA_DEVICE_ORDER$|NCCL_|OMP_|MKL_|PYTORCH_|"
-    r"HF_HUB_OFFLINE$)"
+    r"HF_HUB_OFFLINE$|PYTHONDONTWRITEBYTECODE$|PYTHONOPTIMIZE$)"
 )
 SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW", re.IGNORECASE)
 SECRET_ENTRY = re.compile(r"(?:_token|api_key|password|secret)$", re.IGNORECASE)

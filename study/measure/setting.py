@@ -68,19 +68,6 @@ class Setting:
             return as_found(self.reader)
         return self.reach_gate()
 
-    def plain(self, value: Any) -> Any:  # noqa: ANN401 (any JSON value)
-        """Replace this machine's folders in every text of a JSON value."""
-        if isinstance(value, str):
-            for place, short in ((str(self.root), "."), (str(Path.home()), "~")):
-                if len(place) > 1:
-                    value = value.replace(place, short)
-            return value
-        if isinstance(value, list):
-            return [self.plain(item) for item in value]
-        if isinstance(value, dict):
-            return {name: self.plain(item) for name, item in value.items()}
-        return value
-
 
 def no_gate(reason: str) -> Gate:
     """Return the gate of a launch or run that waited for nothing, and why."""

@@ -128,7 +128,9 @@ def _write_tables(folder: Path, views: Sequence[StudyView]) -> dict[str, Mapping
     for view in views:
         study = view.found.study
         with tempfile.TemporaryDirectory() as made:
-            paths = write_tables(view.records, Path(made), view.use_for, view.options.levels, view.options.below_share)
+            paths = write_tables(
+                view.records, Path(made), view.options.use_for, view.options.levels, view.options.below_share
+            )
             names = sorted(path.stem for path in paths if path.suffix == ".csv")
             for name in names:
                 shutil.copyfile(Path(made) / f"{name}.csv", folder / f"{study}-{name}.csv")

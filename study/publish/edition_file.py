@@ -7,12 +7,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from study.analyze.runs import DEFAULT_BELOW_SHARE
-from study.design.parameters import Name, Parameters, Users, read_yaml
+from study.design.parameters import Name, Users, read_yaml
 from study.errors import InputError
 
 FILE_NAME = "edition.yaml"
-DEFAULT_MARGIN: float = Parameters.model_fields["margin"].default
 _EDITION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -23,9 +21,15 @@ class EditionFile(BaseModel):
 
     edition: str = Field(min_length=1, max_length=64, description="printed in the stamp, as YYYY.MM")
     studies: list[Name] = Field(min_length=1, description="in the order printed")
-    users: dict[str, list[Users] | None] = Field(default_factory=dict, description="by study; null: all that were run")
-    margin: float = Field(DEFAULT_MARGIN, gt=0, lt=1, description="differences inside +-margin do not matter")
-    throttled_below_share: float = Field(DEFAULT_BELOW_SHARE, gt=0, lt=1, description="of the highest SM clock")
+    users: dict[str, list[Users] | None] = Field(
+        default_factory=dict, description="printed, by study; null: as its last session asked, or all"
+    )
+    margin: float | None = Field(
+        None, gt=0, lt=1, description="differences inside +-margin do not matter; null: as asked"
+    )
+    throttled_below_share: float | None = Field(
+        None, gt=0, lt=1, description="of the highest SM clock: throttled below; null: as asked"
+    )
 
     @model_validator(mode="after")
     def _fits_together(self) -> "EditionFile":

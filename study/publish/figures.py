@@ -63,7 +63,7 @@ def draw_tpot(runs: pd.DataFrame, frame: Frame) -> Plate:
         for users, axes in panels.items():
             _draw_points(axes, _values_by_level(seen[seen["users"] == users], "median_tpot_ms"), frame)
             axes.set_title(say_users(users))
-        _label_bottom(figure, panels, "median TPOT, ms per token")
+        _label_bottom(panels, "median TPOT, ms per token")
     said = [
         f"{say_users(users)}: "
         + _say_medians(_values_by_level(seen[seen["users"] == users], "median_tpot_ms"), frame, "ms")
@@ -121,7 +121,7 @@ def draw_clock(traces: ClockTraces, frame: Frame) -> Plate:
         for users, axes in panels.items():
             _draw_traces(axes, samples[samples["users"] == users], frame)
             axes.set_title(say_users(users))
-        _label_bottom(figure, panels, "seconds since the load began")
+        _label_bottom(panels, "seconds since the load began")
         figure.supylabel("SM clock, MHz", fontsize=9.0)
         _add_legend(figure, frame)
     said = [
@@ -135,7 +135,7 @@ def draw_clock(traces: ClockTraces, frame: Frame) -> Plate:
 
 def say_why_not(key: str, title: str, why: str, rehearsal: bool) -> Plate:
     """Make a figure that says in words why there is nothing to see, instead of empty axes."""
-    said = clean_text(why)
+    said = clean_text(why, 300)
     with figure_style():
         figure = Figure(figsize=(WIDTH_IN, 1.1))
         figure.text(0.02, 0.5, _wrap(f"{title}: {said}", 72), va="center", fontsize=8.5)
@@ -167,14 +167,13 @@ def _panels(frame: Frame, rows: int) -> tuple[Figure, dict[int, Axes]]:
     return figure, dict(zip(frame.users, grid.flat, strict=False))
 
 
-def _label_bottom(figure: Figure, panels: Mapping[int, Axes], label: str) -> None:
-    """Name the horizontal axis once, below, and keep level names on the left panels alone."""
-    figure.supxlabel(label, fontsize=9.0)
+def _label_bottom(panels: Mapping[int, Axes], label: str) -> None:
+    """Name the horizontal axis below the lowest panels, and keep level names on the left panels alone."""
     for place, axes in enumerate(panels.values()):
         axes.xaxis.set_major_locator(MaxNLocator(4))
-        axes.set_xlabel("")
+        axes.set_xlabel(label if place + 2 >= len(panels) else "")
         axes.set_ylabel("")
-        if place % 2 and axes.get_yticklabels() and axes.yaxis.get_inverted():
+        if place % 2 and axes.yaxis.get_inverted():
             axes.tick_params(labelleft=False)
 
 

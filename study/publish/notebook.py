@@ -3,12 +3,12 @@
 import html
 import types
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from IPython.display import HTML, display
+from IPython.display import display
 
-from study.analyze.tables_on_disk import write_tables
 from study.design.root import find_root
 from study.errors import InputError, suggest
 from study.publish.edition import Edition, read_edition
@@ -24,6 +24,20 @@ NOT_PARAMETERS = frozenset({"In", "Out", "exit", "quit", "get_ipython", "open"})
 
 _BANNER = "padding: 0.8em 1em; background: #b3261e; color: #ffffff; font-weight: bold; text-align: center"
 _LEAD = "font-size: 1.15em; max-width: 48em"
+
+
+@dataclass(frozen=True)
+class _Html:
+    """HTML that a notebook shows; its texts were escaped where it was made."""
+
+    text: str
+
+    def _repr_html_(self) -> str:
+        return self.text
+
+
+def _show(output: object) -> None:
+    display(output)  # type: ignore[no-untyped-call]  # IPython has no types
 
 
 def check_names(namespace: Mapping[str, Any], kinds: Mapping[str, type]) -> dict[str, Any]:
@@ -87,32 +101,31 @@ def open_edition(namespace: Mapping[str, Any]) -> Edition:
 def show_banner(rehearsal: bool) -> None:
     """Show the notice that this is no result, where it is none."""
     if rehearsal:
-        display(HTML(f'<div role="alert" style="{_BANNER}">{html.escape(REHEARSAL_BANNER)}</div>'))
+        _show(_Html(f'<div role="alert" style="{_BANNER}">{html.escape(REHEARSAL_BANNER)}</div>'))
 
 
 def show_text(*sentences: str, lead: bool = False) -> None:
     """Show sentences, each as a paragraph; `lead` for the answer itself."""
     style = f' style="{_LEAD}"' if lead else ""
-    display(HTML("".join(f"<p{style}>{html.escape(clean_text(text))}</p>" for text in sentences)))
+    _show(_Html("".join(f"<p{style}>{html.escape(clean_text(text))}</p>" for text in sentences)))
 
 
 def show_heading(view: StudyView) -> None:
     """Show which study the next outputs are of."""
     kind = f"{view.found.session or 'no'} session"
-    display(HTML(f"<h3>{html.escape(clean_text(f'{view.found.study}, {kind}'))}</h3>"))
+    _show(_Html(f"<h3>{html.escape(clean_text(f'{view.found.study}, {kind}'))}</h3>"))
 
 
 def show_path(path: Path) -> None:
     """Show where something was written, from the project's root."""
     root = find_root()
     shown = path.relative_to(root) if path.is_relative_to(root) else path
-    display(HTML(f"<p>Written: <code>{html.escape(str(shown))}</code></p>"))
+    _show(_Html(f"<p>Written: <code>{html.escape(str(shown))}</code></p>"))
 
 
 def save_tables(view: StudyView) -> None:
     """Write a study's tables to its processed folder, and show where."""
-    options = view.options
-    write_tables(view.records, view.store.processed, view.use_for, options.levels, options.below_share)
+    view.write_tables()
     show_path(view.store.processed)
 
 
@@ -120,18 +133,18 @@ def show_sheets(*tables: Sheet | None) -> None:
     """Show tables, one below the other; a table that is None is left out."""
     for table in tables:
         if table is not None:
-            display(table.to_styler())
+            _show(table.to_styler())
 
 
 def show_plates(plates: Mapping[str, Plate], *keys: str) -> None:
     """Show figures with their captions."""
     for key in keys:
-        display(plates[key])
+        _show(plates[key])
 
 
 def show_advice(view: StudyView, others: Sequence[StudyView] = ()) -> None:
     """Show the decide section of a study."""
-    display(HTML("".join(_advice_html(item) for item in list_items(view.advise(others)))))
+    _show(_Html("".join(_advice_html(item) for item in list_items(view.advise(others)))))
 
 
 def _advice_html(item: Item) -> str:

@@ -57,7 +57,7 @@ def _environment(markdown: bool) -> Environment:
     names = ("section.md.j2", "page.html.j2")
     environment = Environment(
         loader=DictLoader({name: _read(name) for name in names}),
-        autoescape=not markdown,
+        autoescape=not markdown,  # noqa: S701 (Markdown is escaped by `finalize`)
         finalize=escape_markdown if markdown else _clean,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -6,7 +6,6 @@ Pages escape it for HTML by the template engine; here it is made plain for every
 import re
 import unicodedata
 
-LONGEST_CHARS = 1000
 _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~$&#{}])")
 # A dash, a plus, a percent sign or a numbered list matters at the start of a line alone.
@@ -20,14 +19,17 @@ class Markdown(str):
     __slots__ = ()
 
 
-def clean_text(text: str) -> str:
+def clean_text(text: str, longest: int | None = None) -> str:
     """Return text in one line without control characters, terminal codes or marks that turn its direction.
 
-    Text over `LONGEST_CHARS` is cut, with an ellipsis.
+    Args:
+        text: any text.
+        longest: characters that are kept, the last an ellipsis where more were there; None keeps all.
+
     """
     line = " ".join(_TERMINAL_CODES.sub("", text).split())
     seen = "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(one) in _UNSEEN else one for one in line)
-    return seen if len(seen) <= LONGEST_CHARS else seen[: LONGEST_CHARS - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    return seen if longest is None or len(seen) <= longest else seen[: longest - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
 
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})

@@ -1,8 +1,8 @@
 """A drawn figure with the words that go with it, and its two outputs: SVG for an edition, PNG for a notebook.
 
 The SVG has no date, no random id and its letters as paths, so that the same records give the same bytes and every
-reader sees the same figure. A page shows it without ground and with the page's own ink, which keeps it legible in dark mode; a
-file of its own has a white ground.
+reader sees the same figure. A page shows it without ground and with the page's own ink, which keeps it legible in dark
+mode; a file of its own has a white ground.
 """
 
 import base64

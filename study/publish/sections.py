@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 from study.analyze.recommend import Advice
 from study.publish import sheets
+from study.publish.plain_text import clean_text
 from study.publish.plates import Plate
 from study.publish.reading import list_host_bound, list_overall, list_pairs, say_method
-from study.publish.sheets import Sheet
+from study.publish.sheets import LONGEST_CELL, Sheet
 from study.publish.stamp import make_stamp
 from study.publish.study_view import StudyView
 
@@ -109,7 +110,7 @@ def make_sections(edition: str, studies: Sequence[Shown]) -> list[Section]:
 
 _READING = (
     "Percentages compare a level with the default within blocks; the interval, not the range of seeds, carries the "
-    "verdict. The range rule of the 2026.10 edition stands beside it with the share of comparisons that it calls real by chance."
+    "verdict. The range rule of the 2026.10 edition stands beside it, with how often it is wrong by chance."
 )
 
 
@@ -136,8 +137,14 @@ def _starts(one: Shown) -> Block:
             "start."
         )
     said += [f"No parts of a start: {text}." for text in view.lost_logs]
+    misfits = tuple(
+        f"The log of {part.launch_id} lays out {part.wall_s:.1f} s, our own stamps {part.start_s:.1f} s: its clock "
+        "does not fit, and its parts are not to be trusted."
+        for part in view.parts
+        if not part.fits
+    )
     tables = [sheets.list_starts(view.found), *([sheets.list_parts(view.parts)] if view.parts else [])]
-    return Block(one.heading, tuple(said), sheets=tuple(tables), pictures=(one.picture("starts"),),
+    return Block(one.heading, tuple(said), misfits, sheets=tuple(tables), pictures=(one.picture("starts"),),
                  files=one.links("starts"))  # fmt: skip
 
 
@@ -160,7 +167,9 @@ def _session_block(one: Shown, kind: str) -> Block:
             warnings.append("This session was asked to be throttled, and not every run has evidence that it was.")
     elif heat is not None and heat.throttled:
         warnings.append(f"The card was throttled in {heat.throttled} of {heat.judged} runs of this cooled session.")
-    warnings += [f"No figure of level {level}: {why}" for level, why in found.failed_levels.items()]
+    warnings += [
+        f"No figure of level {level}: {clean_text(why, LONGEST_CELL)}" for level, why in found.failed_levels.items()
+    ]
     if len(found.left_out):
         tables.append(sheets.list_left_out(found))
     tables.append(sheets.list_runs(found))

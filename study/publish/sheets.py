@@ -17,6 +17,8 @@ from study.analyze.formats import MISSING, format_count, format_mhz, format_ms, 
 from study.publish.plain_text import clean_text
 from study.publish.start_parts import LevelParts
 
+LONGEST_CELL = 600
+"""Characters of a cell; what is longer is cut, with an ellipsis. Tables on disk have it whole."""
 Row: TypeAlias = Mapping[Hashable, Any]
 
 
@@ -37,10 +39,14 @@ class Sheet:
     rows: tuple[tuple[str, ...], ...]
     folded: bool = False
 
+    def __post_init__(self) -> None:
+        """Make every cell one line of plain text; a message of a server may hold anything, at any length."""
+        plain = tuple(tuple(clean_text(cell, LONGEST_CELL) for cell in row) for row in self.rows)
+        object.__setattr__(self, "rows", plain)
+
     def to_styler(self) -> Styler:
         """Return the table as pandas shows it in a notebook: without an index, its text escaped."""
-        cells = [[clean_text(cell) for cell in row] for row in self.rows]
-        frame = pd.DataFrame(cells, columns=list(self.head), dtype=object)
+        frame = pd.DataFrame(list(self.rows), columns=list(self.head), dtype=object)
         shown = frame.style.hide(axis="index").format(escape="html")
         shown = shown.set_table_styles([{"selector": "th, td, caption", "props": "text-align: left"}])
         return shown.set_caption(clean_text(self.title))
@@ -145,7 +151,8 @@ def list_runs(found: Findings) -> Sheet:
     """Lay out every run with its validity and the reasons."""
     head = ("run", "level", "users", "seed", "median TPOT", "mean TPOT", "SM clock", "valid", "counts", "notes")
     table = found.runs.astype(object).where(found.runs.notna(), None).to_dict("records")
-    table.sort(key=lambda row: (row["users"], row["block"], found.levels.index(row["level"]), row["attempt"]))
+    order = {level: place for place, level in enumerate(found.levels)}
+    table.sort(key=lambda row: (row["users"], row["block"], order.get(row["level"], len(order)), row["attempt"]))
     rows = [
         (
             str(row["run_id"]),

@@ -9,10 +9,15 @@ from study.analyze.judged_runs import order_levels
 from study.analyze.startup_parts import OwnStamps, read_parts
 from study.records import LaunchRecord
 
+STAMPS_FIT_S = 2.0
+
 
 @dataclass(frozen=True)
 class LevelParts:
     """Parts of one start of a level, disjoint; with `unaccounted_s` they add up to `wall_s`.
+
+    Log stamps are whole seconds, so `wall_s` may differ from `start_s` by a little; by more than `STAMPS_FIT_S` the
+    log's clock and ours do not fit.
 
     Attributes:
         level: the level.
@@ -20,7 +25,8 @@ class LevelParts:
         launch_id: the launch that was read.
         parts: (name, seconds) in the order of the start.
         unaccounted_s: what no line accounts for; None where the log has no time stamp.
-        wall_s: spawn to first token, s; likewise.
+        wall_s: spawn to first token as the log's and our own stamps lay it out, s; likewise.
+        start_s: spawn to first token by our own stamps alone, s.
 
     """
 
@@ -30,6 +36,12 @@ class LevelParts:
     parts: tuple[tuple[str, float], ...]
     unaccounted_s: float | None
     wall_s: float | None
+    start_s: float
+
+    @property
+    def fits(self) -> bool:
+        """Whether the log's stamps and our own tell the same length."""
+        return self.wall_s is None or abs(self.wall_s - self.start_s) <= STAMPS_FIT_S
 
 
 def good_starts(launches: Sequence[LaunchRecord]) -> list[LaunchRecord]:
@@ -89,4 +101,12 @@ def _read(launch: LaunchRecord, path: Path) -> LevelParts:
     with path.open(encoding="utf-8", errors="replace", newline="") as text:
         read = read_parts(text, stamps)
     parts = tuple((part.name, part.seconds) for part in read.parts)
-    return LevelParts(launch.level, launch.cache, launch.launch_id, parts, read.unaccounted_s, read.wall_s)
+    return LevelParts(
+        level=launch.level,
+        cache=launch.cache,
+        launch_id=launch.launch_id,
+        parts=parts,
+        unaccounted_s=read.unaccounted_s,
+        wall_s=read.wall_s,
+        start_s=_start_s(launch),
+    )

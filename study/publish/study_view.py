@@ -3,15 +3,17 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from study.analyze.findings import Findings, FindOptions, find
 from study.analyze.recommend import Advice, headline, recommend
 from study.analyze.runs import DEFAULT_BELOW_SHARE
-from study.design.levels import LEVELS_DIR, Level, read_levels
+from study.analyze.tables_on_disk import write_tables
+from study.design.levels import LEVELS_DIR, read_levels
+from study.design.parameters import Parameters
 from study.errors import InputError
-from study.publish.edition_file import DEFAULT_MARGIN
 from study.publish.figures import Frame, draw_clock, draw_starts, draw_tpot
 from study.publish.forest import draw_costs
 from study.publish.plates import Plate
@@ -22,18 +24,18 @@ from study.store import Store, StudyRecords
 
 @dataclass(frozen=True)
 class ViewOptions:
-    """How a study is shown.
+    """How a study is shown; None: as its last session asked, or else the default of the parameters.
 
     Attributes:
-        users: numbers of users that are published, in order; None: all that were run.
+        users: numbers of users that are published, in order; all that were run where no session asked for some.
         margin: differences inside +-margin do not matter.
         below_share: of the card's highest SM clock; a busy clock below counts as throttled.
 
     """
 
     users: tuple[int, ...] | None = None
-    margin: float = DEFAULT_MARGIN
-    below_share: float = DEFAULT_BELOW_SHARE
+    margin: float | None = None
+    below_share: float | None = None
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,6 @@ class StudyView:
         headline: the answer in a sentence or two.
         parts: where the time of a start went, by level.
         lost_logs: starts whose log is not there, in words.
-        use_for: level to what it is for, from the level files.
 
     """
 
@@ -61,7 +62,6 @@ class StudyView:
     headline: str
     parts: tuple[LevelParts, ...]
     lost_logs: tuple[str, ...]
-    use_for: Mapping[str, str]
 
     @property
     def frame(self) -> Frame:
@@ -71,6 +71,12 @@ class StudyView:
     def advise(self, others: Sequence["StudyView"] = ()) -> tuple[Advice, ...]:
         """Return what the figures recommend; `others` are the edition's other studies, of the other session perhaps."""
         return recommend(self.found, [other.found for other in others if other is not self])
+
+    def write_tables(self) -> list[Path]:
+        """Write its tables to its processed folder, and return the files."""
+        chosen = self.options
+        folder = self.store.processed
+        return write_tables(self.records, folder, chosen.use_for, chosen.levels, chosen.below_share)
 
     def draw(self) -> dict[str, Plate]:
         """Draw its figures: `tpot`, `clock`, `starts` and `costs`."""
@@ -101,14 +107,7 @@ def read_view(root: Path, store: Store, options: ViewOptions) -> StudyView:
     records = store.read()
     if not records.launches and not records.runs:
         raise InputError(f"study '{store.study}' has no records in '{store.raw}'; run its session first")
-    known = read_known_levels(root)
-    use_for = {level.name: level.use_for for level in known if level.use_for}
-    asked = FindOptions(
-        margin=options.margin,
-        levels=tuple(level.name for level in known),
-        use_for=use_for,
-        below_share=options.below_share,
-    )
+    asked = _choose_options(root, records, options)
     found = find(records, asked)
     parts, lost = read_level_parts(records.launches, found.levels, store.log_path)
     return StudyView(
@@ -120,25 +119,44 @@ def read_view(root: Path, store: Store, options: ViewOptions) -> StudyView:
         headline=headline(found),
         parts=tuple(parts),
         lost_logs=tuple(lost),
-        use_for=use_for,
     )
 
 
-def read_known_levels(root: Path) -> list[Level]:
-    """Return the levels of every level file, in the order of the files: it is the order of tables and figures."""
+def _choose_options(root: Path, records: StudyRecords, options: ViewOptions) -> FindOptions:
+    """Return how to read a study: as given, else as its last session asked, else by default."""
+    last = _last_asked(records)
+    margin = options.margin or last.get("margin") or Parameters.model_fields["margin"].default
+    below_share = options.below_share or last.get("throttled_below_share") or DEFAULT_BELOW_SHARE
+    use_for = read_use_for(root, records)
+    return FindOptions(margin=margin, levels=tuple(use_for), use_for=use_for, below_share=below_share)
+
+
+def _last_asked(records: StudyRecords) -> Mapping[str, Any]:
+    return records.sessions[-1].asked if records.sessions else {}
+
+
+def read_use_for(root: Path, records: StudyRecords) -> dict[str, str]:
+    """Return what each level is for, in the order of levels: the last session's, then those of the level files.
+
+    What a session recorded goes before a file that was edited since.
+    """
     files = sorted((root / LEVELS_DIR).glob("*.yaml"))
-    return list({level.name: level for path in files for level in read_levels(path).values()}.values())
+    known = {level.name: level.use_for for path in files for level in read_levels(path).values()}
+    asked = records.sessions[-1].levels if records.sessions else []
+    recorded = {str(level["name"]): str(level.get("use_for", "")) for level in asked}
+    return {**recorded, **{name: text for name, text in known.items() if name not in recorded}}
 
 
-def _choose_users(records: StudyRecords, asked: Sequence[int] | None) -> tuple[int, ...]:
+def _choose_users(records: StudyRecords, given: Sequence[int] | None) -> tuple[int, ...]:
     run = sorted({one.users for one in records.runs})
-    if asked is None:
-        return tuple(run)
-    for users in asked:
+    if given is None:
+        asked = _last_asked(records).get("users_published") or run
+        return tuple(users for users in asked if users in run)
+    for users in given:
         if users not in run:
             known = ", ".join(str(one) for one in run) or "none"
             raise InputError(f"study '{records.study}' has no run at {users} users to publish; it has {known}")
-    return tuple(asked)
+    return tuple(given)
 
 
 def tabulate_starts(records: StudyRecords) -> pd.DataFrame:

@@ -1,0 +1,350 @@
+import math
+import re
+
+import pytest
+from make_records import COMPARABLE, make_cpu_machine, make_launch, make_machine, make_outcome, make_study
+from test_findings import Card, resolve, throttled_card
+
+from study.analyze.findings import find
+from study.analyze.recommend import QUESTIONS, REHEARSAL, headline, recommend
+from study.analyze.recommend_words import lifetime, listed, number, percent
+from study.design.parameters import fingerprint
+
+# One H200, vLLM 0.31.0, Qwen3-8B: TPOT in ms as seen there, and starts with warm caches.
+H200_TPOT = {
+    "default": {1: 5.09, 8: 5.42, 32: 5.76},
+    "O3": {1: 5.09, 8: 5.43, 32: 5.74},
+    "O0": {1: 21.6, 8: 22.6, 32: 31.2},
+    "eager": {1: 35.3, 8: 36.6, 32: 41.0},
+    "graphs-only": {1: 5.09, 8: 5.42, 32: 5.76},
+    "compile-only": {1: 17.0, 8: 19.0, 32: 20.7},
+}
+H200_START = {"default": 69.0, "O3": 69.0, "O0": 40.0, "eager": 36.0, "graphs-only": 45.0, "compile-only": 60.0}
+L4_TPOT = {
+    "default": {1: 60.36, 8: 65.75, 32: 101.79, 64: 129.15},
+    "eager": {1: 61.55, 8: 67.05, 32: 103.80, 64: 131.70},
+}
+L4_START = {"default": 90.0, "eager": 60.0}
+TWO_STARTS = {"default": 69.0, "eager": 36.0}
+
+
+def l4_card(blocks=5, tpot_ms=L4_TPOT, start_s=L4_START, **fields):
+    telemetry = {"sm_clock_mhz": 1275.0, "period_s": 5.0}
+    return Card(tpot_ms, start_s, blocks=blocks, machine=make_machine(), telemetry_fields=telemetry, **fields)
+
+
+def advise(found, others=()):
+    return {advice.key: advice for advice in recommend(found, others)}
+
+
+def text_of(advice):
+    return " ".join(advice.sentences)
+
+
+@pytest.fixture(scope="module")
+def h200():
+    return find(Card(H200_TPOT, H200_START, noise=0.002).study())
+
+
+@pytest.fixture(scope="module")
+def l4():
+    return find(l4_card().study())
+
+
+def one_block():
+    return find(Card({"default": {1: 5.09}, "eager": {1: 24.0}}, TWO_STARTS, blocks=1).study())
+
+
+def starts_alone():
+    return find(Card({}, TWO_STARTS).study())
+
+
+def not_throttled():
+    return find(throttled_card(1900.0).study())
+
+
+def rehearsal():
+    comparable = {**COMPARABLE, "device": "cpu"}
+    shared = {"rehearsal": True, "comparable": comparable, "fingerprint": fingerprint(comparable)}
+    nothing_read = {"power_w": None, "sm_clock_mhz": None}
+    tpot_ms = {"default": {1: 8.0}, "O0": {1: 11.0}}
+    card = Card(
+        tpot_ms, {"default": 33.0, "O0": 25.0}, machine=make_cpu_machine(), telemetry_fields=nothing_read, **shared
+    )
+    return find(card.study())
+
+
+STUDIES = [one_block, starts_alone, not_throttled, rehearsal, lambda: find(make_study([]))]
+
+
+@pytest.mark.parametrize("make", STUDIES)
+def test_every_question_has_an_answer_whatever_was_measured(make):
+    found = make()
+    advice = recommend(found)
+    assert [one.key for one in advice] == list(QUESTIONS)
+    assert all(one.sentences and all(one.sentences) for one in advice)
+    assert all(one.enough for one in advice if one.status != "recommended")
+    assert headline(found).endswith(".")
+
+
+def test_h200_keeps_the_default_and_says_what_eager_costs(h200):
+    production = advise(h200)["production"]
+    assert (production.status, production.level, production.preliminary) == ("recommended", "default", False)
+    assert {"O0@overall", "eager@overall"} <= set(production.links)
+    assert "O3@overall" not in production.links
+    # Of the means of logarithms over users: (21.6 22.6 31.2 / 5.09 5.42 5.76)^(1/3) = 4.58 times, 358 percent more.
+    cost = next(figure for figure in production.figures if figure.name == "O0@overall")
+    times = math.prod((21.6 / 5.09, 22.6 / 5.42, 31.2 / 5.76)) ** (1 / 3)
+    assert cost.value == pytest.approx(100 * (times - 1), rel=0.01)
+    assert cost.low < cost.value < cost.high
+    assert (cost.unit, cost.n) == ("percent", 5)
+    assert "4.6 times as long" in text_of(production)
+    assert "equivalent within 1 percent" in text_of(production) or "inside the 1 percent margin" in text_of(production)
+
+
+def test_h200_headline_names_card_session_and_cost(h200):
+    said = headline(h200)
+    assert said.startswith(
+        "On one NVIDIA H200 (cooled session, vLLM 0.31.0), at 1, 8 and 32 users, against default (5."
+    )
+    assert re.search(r"eager takes 5\d\d percent more time per token, 6\.\d times as long \(95 percent interval", said)
+    assert said.count(". ") <= 1
+
+
+def test_h200_waits_for_its_host(h200):
+    why = advise(h200)["why"]
+    assert why.sentences[0].startswith("With O0, compile-only and eager the card waits for its host")
+    assert "graphs-only" not in text_of(why)
+    assert any(figure.name == "time of a step over the default's: O0@1" for figure in why.figures)
+
+
+def test_h200_graphs_are_what_matters(h200):
+    parts = advise(h200)["compile_or_graphs"]
+    assert (parts.status, parts.level) == ("recommended", "graphs-only")
+    assert parts.links == ("graphs-only@overall", "compile-only@overall")
+    assert "graphs carry the speed" in text_of(parts)
+
+
+def test_parts_are_told_by_what_they_resolved_to_not_by_name():
+    tpot_ms = {"default": {1: 5.0}, "mine": {1: 5.0}}
+    card = Card(tpot_ms, {"default": 69.0, "mine": 45.0}, noise=0.002)
+    study = card.study()
+    launches = [
+        one.model_copy(update={"resolved": resolve("graphs-only")}) if one.level == "mine" else one
+        for one in study.launches
+    ]
+    parts = advise(find(make_study(launches, study.runs)))["compile_or_graphs"]
+    assert (parts.status, parts.level) == ("recommended", "mine")
+
+
+def test_o3_is_an_aa_pair(h200):
+    o3 = advise(h200)["o3"]
+    assert (o3.status, o3.level) == ("recommended", "default")
+    assert "adds nothing here" in o3.sentences[0]
+    assert "contains 0, as it must" in text_of(o3)
+    assert [figure.name for figure in o3.figures] == ["A/A: O3 against default"]
+
+
+def test_a_biased_method_is_said_wherever_verdicts_stand():
+    tpot_ms = {"default": {1: 5.0}, "O3": {1: 5.2}, "eager": {1: 24.0}}
+    found = find(Card(tpot_ms, {**TWO_STARTS, "O3": 69.0}).study())
+    advice = advise(found)
+    assert found.comparison.method_biased
+    assert "Method biased: O3 and default resolved alike" in text_of(advice["production"])
+    assert "the method is biased" in text_of(advice["o3"])
+    assert "the method is biased" in headline(found)
+
+
+def test_o3_that_resolved_otherwise_is_a_result():
+    study = Card({"default": {1: 5.0}, "O3": {1: 4.5}}, {"default": 69.0, "O3": 69.0}).study()
+    other = resolve("O3")
+    other["compilation_config"]["pass_config"] = {"fuse_norm_quant": True}
+    launches = [one.model_copy(update={"resolved": other}) if one.level == "O3" else one for one in study.launches]
+    o3 = advise(find(make_study(launches, study.runs)))["o3"]
+    assert (o3.level, o3.links) == ("O3", ("O3@overall",))
+
+
+def test_h200_restart(h200):
+    restart = advise(h200)["restart_often"]
+    # graphs-only starts 24 s sooner and decodes alike: the longest lead.
+    assert (restart.status, restart.level) == ("recommended", "graphs-only")
+    # S_D + T_D (S_D - S_X) / (T_X - T_D) = 69 + 5.09 x 33 / 30.21 = 75 s for eager at one user.
+    t_star = next(figure for figure in restart.figures if figure.name == "t*: eager@1 (warm caches)")
+    assert t_star.value == pytest.approx(69 + 5.09 * 33 / 30.21, abs=1.5)
+    assert t_star.unit == "s"
+    assert "eager is ahead for 7" in text_of(restart)
+
+
+def test_l4_two_percent(l4):
+    advice = advise(l4)
+    assert advice["production"].level == "default"
+    assert re.search(
+        r"eager takes (1\.9|2\.0|2\.1) percent more time per token than default \(", text_of(advice["production"])
+    )
+    assert "NVIDIA L4" in headline(l4)
+    assert advice["why"].sentences[0].startswith("The card does not wait for its host more than with the default")
+    assert advice["by_users"].links == ("eager@1", "eager@8", "eager@32", "eager@64")
+    assert "the same at every number of users" in text_of(advice["by_users"])
+    assert advice["compile_or_graphs"].status == "not_measured"
+    assert "graphs-only" in advice["compile_or_graphs"].enough
+
+
+def test_l4_restart_in_words(l4):
+    restart = advise(l4)["restart_often"]
+    assert restart.level == "eager"
+    # 90 + 60.36 x 30 / 1.19 = 1,612 s, about 27 minutes, at one user.
+    assert re.search(
+        r"Kept busy by 1 user \(caches warm\), default is ahead of eager once the server has lived 2\d minutes",
+        text_of(restart),
+    )
+
+
+def test_four_minutes():
+    tpot_ms = {"default": {8: 5.0}, "eager": {8: 5.88}}
+    restart = advise(find(Card(tpot_ms, {"default": 60.0, "eager": 28.0}, noise=0.001, blocks=5).study()))[
+        "restart_often"
+    ]
+    # 60 + 5 x 32 / 0.88 = 242 s
+    assert (
+        "Kept busy by 8 users (caches warm), default is ahead of eager once the server has lived four minutes (t* 2"
+        in text_of(restart)
+    )
+
+
+def test_equivalent_says_the_margin():
+    found = find(Card({"default": {1: 5.0, 8: 5.2}, "eager": {1: 5.004, 8: 5.2}}, TWO_STARTS).study())
+    production = advise(found)["production"]
+    assert production.level == "default"
+    assert "equivalent within 1 percent" in text_of(production)
+    assert "the same time per token within 1 percent" in headline(found)
+
+
+def test_undecided_says_what_would_decide():
+    found = find(Card({"default": {1: 5.0}, "eager": {1: 5.04}}, TWO_STARTS, noise=0.015).study())
+    production = advise(found)["production"]
+    pair = found.pair("eager")
+    assert (production.status, production.level) == ("not_enough_evidence", None)
+    assert f"about {pair.outlook.more_units} more blocks" in production.enough
+    assert "would decide" in text_of(production)
+    assert "not enough evidence for a cost" in headline(found)
+
+
+def test_a_faster_eager_is_recommended():
+    found = find(Card({"default": {1: 5.0, 8: 5.2}, "eager": {1: 4.8, 8: 4.99}}, TWO_STARTS).study())
+    advice = advise(found)
+    assert (advice["production"].status, advice["production"].level) == ("recommended", "eager")
+    # Both ends of the interval say how much less.
+    assert re.search(
+        r"(3\.9|4\.\d) percent less time per token than default \(95 percent interval 3\.\d to 4\.\d",
+        text_of(advice["production"]),
+    )
+    assert "never behind default" in text_of(advice["restart_often"])
+    assert "however long a server lives" in text_of(advice["restart_often"])
+
+
+def test_advice_that_depends_on_users():
+    found = find(Card({"default": {1: 5.0, 8: 5.0}, "eager": {1: 5.5, 8: 4.5}}, TWO_STARTS).study())
+    by_users = advise(found)["by_users"]
+    assert "depends on the number of users" in text_of(by_users)
+    assert "slower at 1 user (10" in text_of(by_users)
+    assert re.search(r"faster at 8 users \(9\.\d|faster at 8 users \(10", text_of(by_users))
+
+
+def test_three_blocks_are_preliminary():
+    found = find(l4_card(blocks=3).study())
+    production = advise(found)["production"]
+    assert production.preliminary
+    assert "preliminary: three blocks, five earn a verdict" in text_of(production)
+    assert "preliminary" in headline(found)
+
+
+def test_one_block_is_not_enough_evidence():
+    advice = advise(one_block())
+    for key in ("production", "restart_often", "by_users", "why"):
+        assert advice[key].status in ("not_enough_evidence", "not_measured")
+        assert advice[key].level is None
+    assert advice["production"].enough == "two more blocks for a preliminary verdict, four for a full one"
+    assert "Not enough evidence on eager" in text_of(advice["production"])
+    assert "too few blocks (eager)" in headline(one_block())
+
+
+def test_starts_alone_say_the_gain_and_no_lifetime():
+    restart = advise(starts_alone())["restart_often"]
+    assert (restart.status, restart.level) == ("not_measured", None)
+    assert re.search(r"eager starts 3[23]\.\d s sooner than default", text_of(restart))
+    assert advise(starts_alone())["production"].status == "not_measured"
+
+
+def test_a_session_that_was_not_throttled_says_so():
+    production = advise(not_throttled())["production"]
+    assert production.status == "not_enough_evidence"
+    assert "asked to be throttled and was not: 0 of 10 runs" in production.sentences[0]
+    assert "1900 of 1980 MHz" in production.sentences[0]
+    assert "throttling on evidence" in production.enough
+
+
+def test_a_level_that_does_not_start_is_named():
+    card = Card({"default": {1: 5.09}, "eager": {1: 24.0}}, TWO_STARTS)
+    study = card.study()
+    bad = make_outcome(status="failed", stage="ready", message="out of memory")
+    failed = make_launch("O0", 1, outcome=bad, healthy_s=None, first_token_s=None, resolved=None)
+    found = find(make_study([*study.launches, failed], study.runs))
+    assert "O0 gave no figure: failed at ready: out of memory." in advise(found)["production"].sentences
+    assert "O0 gave no figure" in headline(found)
+
+
+def test_a_rehearsal_recommends_nothing():
+    found = rehearsal()
+    assert headline(found).startswith(REHEARSAL)
+    for advice in recommend(found):
+        assert advice.sentences[0] == REHEARSAL
+        assert advice.level is None
+        assert advice.status != "recommended" or advice.key == "debug_kernel"
+
+
+def test_debugging_goes_from_eager_to_one_part_at_a_time(h200):
+    debug = advise(h200)["debug_kernel"]
+    said = text_of(debug)
+    places = [said.index(flag) for flag in ("--enforce-eager", "-cc.backend=eager", "-cc.cudagraph_mode=none")]
+    assert places == sorted(places)
+    assert (debug.status, debug.level) == ("recommended", "eager")
+    assert "without the JIT kernel warm-up" in said
+    assert "33." in said or "32." in said
+    assert "was not measured here" in text_of(advise(find(make_study([])))["debug_kernel"])
+
+
+def test_sessions_of_one_card_are_set_beside_each_other():
+    tpot_ms = {"default": {1: 60.0}, "O0": {1: 60.0}}
+    cool = find(Card(tpot_ms, {"default": 69.0, "O0": 36.0}, telemetry_fields={"period_s": 5.0}).study())
+    throttled = find(throttled_card(210.0).study())
+    assert advise(cool)["session_kind"].status == "not_measured"
+    both = advise(cool, [throttled])["session_kind"]
+    assert both.status == "recommended"
+    assert "depends on the kind of session" in both.sentences[0]
+    assert "Throttled: O0 takes" in text_of(both)
+
+
+def test_ratios_are_never_taken_from_another_card(l4):
+    throttled = find(throttled_card(210.0, uuid="GPU-2").study())
+    assert advise(l4, [throttled])["session_kind"].status == "not_measured"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (75.0, "75 seconds"),
+        (240.0, "four minutes"),
+        (95.0, "two minutes"),
+        (9000.0, "2.5 hours"),
+        (10_800.0, "three hours"),
+        (200_000.0, "2.3 days"),
+    ],
+)
+def test_lifetimes(seconds, words):
+    assert lifetime(seconds) == words
+
+
+def test_numbers():
+    assert [number(value) for value in (412.3, 33.14, 2.2, 0.041, -0.001)] == ["412", "33.1", "2.2", "0.04", "0.00"]
+    assert percent(-3.14) == "3.1 percent"
+    assert listed(["a", "b", "c"]) == "a, b and c"
