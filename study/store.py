@@ -247,3 +247,12 @@ def check_comparable(ours: dict[str, Any], theirs: dict[str, Any], what: str) ->
             raise RecordError(
                 f"{what} has {name} {theirs.get(name)!r}, the study {ours.get(name)!r}; use another study name"
             )
+
+
+def schemas() -> dict[str, str]:
+    """Return the JSON Schema of every kind of record: file name under `data/raw/schema/` to text."""
+    kinds: dict[str, TypeAdapter[Any]] = {"launch": _LAUNCH, "run": _RUN, "session": _SESSION}
+    return {
+        f"{kind}-{SCHEMA_VERSION}.schema.json": json.dumps(adapter.json_schema(), indent=1, sort_keys=True) + "\n"
+        for kind, adapter in kinds.items()
+    }
