@@ -1,0 +1,94 @@
+"""The command line as a person meets it: exit codes, and one line that says what would work."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+REHEARSAL = "notebooks/parameters/rehearsal.yaml"
+H200 = "2026-11-h200-cooled"
+
+
+def study(*arguments, cwd=ROOT, text=None):
+    command = [sys.executable, "-m", "study", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, input=text, timeout=120)
+
+
+def test_the_plan_names_launches_runs_and_time():
+    done = study("plan", "--parameters", REHEARSAL, "--set", "data_dir=none")
+    assert done.returncode == 0
+    assert "9 measured launches, 18 runs, 1 unmeasured starts" in done.stdout
+    assert done.stdout.count("block") == 9
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["plan", "--parameters", "none.yaml"], "none.yaml"),
+        (["plan", "--parameters", REHEARSAL, "--set", "users=[0]"], "users[0]"),
+        (["plan", "--parameters", REHEARSAL, "--set", "user=[1]"], "did you mean 'users'"),
+        (["plan", "--parameters", REHEARSAL, "--set", "users"], "name=value"),
+        (["plan", "--parameters", REHEARSAL, "--set", "users=[1"], "not YAML"),
+        (["plan", "--parameters", REHEARSAL, "--set", "levels=[O9]"], "level 'O9' is unknown"),
+        (["tables", "none"], "none"),
+        (["check", "none"], "none"),
+        (["decide", "none"], "none"),
+        (["edition", "x", "none"], "none"),
+        (["edition", "../x", H200], "../x"),
+        (["startup", "none.log"], "none.log"),
+    ],
+)
+def test_unusable_input_is_one_line_and_exit_code_2(arguments, named):
+    done = study(*arguments)
+    assert done.returncode == 2, done.stderr
+    assert named in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert done.stdout == ""
+
+
+def test_an_unreadable_raw_file_is_named_and_nothing_is_lost(tmp_path):
+    folder = tmp_path / "raw" / H200
+    shutil.copytree(ROOT / "data/raw" / H200, folder)
+    spoiled = folder / "run-b1-O3-u1-a1.json"
+    spoiled.write_text(spoiled.read_text()[:100])
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for command in ("tables", "decide", "check"):
+        done = study(command, H200, "--data-dir", tmp_path)
+        assert done.returncode in (1, 2)
+        assert spoiled.name in done.stderr + done.stdout
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_startup_log_comes_back_as_json():
+    log = ROOT / "tests/data/h200/startup-O2-cold.log"
+    done = study("startup", log)
+    assert json.loads(done.stdout)["init_engine_s"] == 159.39
+    assert json.loads(study("startup", "-", text=log.read_text()).stdout) == json.loads(done.stdout)
+
+
+def test_advice_from_one_block_is_not_enough_evidence():
+    done = study("decide", H200)
+    assert done.returncode == 0
+    assert "not enough evidence" in done.stdout
+
+
+def test_commands_work_from_the_notebooks_folder():
+    done = study("plan", "--parameters", "parameters/rehearsal.yaml", cwd=ROOT / "notebooks")
+    assert done.returncode == 0
+
+
+def test_the_committed_records_are_whole():
+    done = study("check", H200)
+    assert (done.returncode, done.stdout.strip()) == (0, "every record is whole and belongs here")
+
+
+def test_the_committed_tables_come_from_the_committed_records(tmp_path):
+    shutil.copytree(ROOT / "data/raw" / H200, tmp_path / "raw" / H200)
+    assert study("tables", H200, "--data-dir", tmp_path).returncode == 0
+    built = {path.name: path.read_bytes() for path in (tmp_path / "processed" / H200).iterdir()}
+    kept = {path.name: path.read_bytes() for path in (ROOT / "data/processed" / H200).iterdir()}
+    assert built == kept

@@ -1,0 +1,74 @@
+"""The notebook's side: parameters as papermill gives them, and a session followed as its own process."""
+
+import json
+import math
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from study.design.parameters import Parameters, make_parameters
+from study.errors import InputError
+from study.session import describe_records, follow_session, plan_session, read_notebook_parameters
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_a_namespace_of_parameters_and_imports_is_read():
+    namespace = {"study": "s", "model": "m", "users": [2], "math": math, "_hidden": 1, "In": [], "len": len, "Path": Path}
+    namespace["read_notebook_parameters"] = read_notebook_parameters
+    del namespace["len"]
+    assert read_notebook_parameters(namespace).users == [2]
+
+
+def test_an_unknown_parameter_is_refused_where_papermill_only_warns():
+    with pytest.raises(InputError, match="parameter 'concurency' is unknown"):
+        read_notebook_parameters({"study": "s", "model": "m", "concurency": 8})
+
+
+def test_a_lost_tag_is_noticed_since_the_study_has_no_default():
+    # without the tag papermill's values come first and the notebook's own, study = None, win
+    with pytest.raises(InputError, match="parameter 'study' is missing"):
+        read_notebook_parameters({"study": None, "model": None})
+
+
+def test_the_notebooks_parameters_cell_holds_every_parameter_with_its_default():
+    notebook = nbformat.read(ROOT / "notebooks/run_session.ipynb", as_version=4)
+    cell = next(cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", []))
+    namespace = {}
+    exec(cell.source, namespace)
+    del namespace["__builtins__"]
+    assert list(namespace) == list(Parameters.model_fields)
+    for name, field in Parameters.model_fields.items():
+        default = None if field.is_required() else field.get_default(call_default_factory=True)
+        assert namespace[name] == default, name
+
+
+def test_the_plan_is_text(small_study):
+    assert "2 measured launches, 4 runs" in plan_session(make_parameters(small_study))
+
+
+def test_a_session_is_followed_to_its_end(fake_vllm, small_study):
+    end = follow_session(make_parameters({**small_study, "levels": ["O0"], "users": [1]}))
+    assert (end.launches, end.runs, end.failed, end.left) == (1, 1, 0, 0)
+    assert end.message.endswith("the plan is complete")
+    text = describe_records("small", small_study["data_dir"])
+    assert text.startswith("1 measured launches, 1 runs")
+
+
+def test_a_refusal_of_the_runner_is_the_notebooks_error(fake_vllm, small_study):
+    with pytest.raises(InputError, match="nowhere"):
+        follow_session(make_parameters({**small_study, "model": "./nowhere"}))
+
+
+def test_a_failed_level_is_named_in_what_was_recorded(fake_vllm, small_study):
+    fake_vllm.setenv("FAKE_VLLM_FAULT", "die")
+    fake_vllm.setenv("FAKE_VLLM_FAULT_LEVEL", "-O0")
+    end = follow_session(make_parameters({**small_study, "users": [1]}))
+    assert end.failed == 1
+    assert "b1-O0-a1: failed at ready" in describe_records("small", small_study["data_dir"])
+
+
+def test_parameters_survive_the_way_to_the_runner():
+    parameters = make_parameters({"study": "s", "model": "m", "users": [1], "cool_to_c": 43.5})
+    assert make_parameters(json.loads(parameters.model_dump_json())) == parameters
