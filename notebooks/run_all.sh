@@ -5,7 +5,10 @@ set -euo pipefail
 venv=$1 parameters=$2
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
-study=$("$venv/bin/python" -c 'import sys, yaml; print(yaml.safe_load(open(sys.argv[1]))["study"])' "$parameters")
+read -r study data <<< "$("$venv/bin/python" -c '
+import sys, yaml
+asked = yaml.safe_load(open(sys.argv[1]))
+print(asked["study"], asked.get("data_dir", "data"))' "$parameters")"
 out=editions/$study/notebooks
 mkdir -p "$out"
 run() { # run NOTEBOOK [papermill options]
@@ -15,6 +18,6 @@ run() { # run NOTEBOOK [papermill options]
 }
 "$venv/bin/python" -m study plan --parameters "$parameters"
 run run_session -f "$parameters"
-run read_session -y "study: $study"
-run publish_edition -y "edition: $study" -y "studies: [$study]"
+run read_session -y "study: $study" -y "data_dir: $data"
+run publish_edition -y "edition: $study" -y "studies: [$study]" -y "data_dir: $data"
 echo "edition: editions/$study/index.html"

@@ -28,6 +28,7 @@ from study.measure.launch import Launch
 from study.measure.machine import read_machine
 from study.measure.model import prepare_model
 from study.measure.redact import redact_log
+from study.measure.server import find_port
 from study.measure.server_spec import check_server_flags
 from study.measure.setting import Interrupted, Setting
 from study.progress import remaining_launches, seen_seconds
@@ -91,6 +92,7 @@ def run_session(
 def _check_input(parameters: Parameters, root: Path) -> None:
     """Refuse what can be refused before anything is started."""
     check_server_flags(parameters.server_flags)
+    find_port(parameters.port)
     if parameters.pool != "generated":
         read_pool(root / parameters.pool)
     if find_spec("vllm") is None:

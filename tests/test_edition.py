@@ -17,6 +17,7 @@ from study.publish.plates import REHEARSAL
 from study.records import SessionRecord
 
 PARTS = ["headline", "switches", "start", "cooled", "throttled", "reading", "decide", "stamp"]
+FIGURES = ("tpot", "clock", "starts", "start_parts", "costs", "served")
 TITLES = [
     *("Headline", "What each level switches", "What the start costs", "Full-clock (cooled) session"),
     *("Throttled session", "Reading", "Decide", "Stamp"),
@@ -86,7 +87,7 @@ def test_its_parts_stand_in_the_order_of_the_guide(edition):
 def test_it_has_every_file(edition):
     names = set(all_bytes(edition))
     assert {"section.md", "index.html", "edition.yaml", "manifest.json"} <= names
-    figures = {f"figures/{one}-{key}.svg" for one in ("cool", "hot") for key in ("tpot", "clock", "starts", "costs")}
+    figures = {f"figures/{one}-{key}.svg" for one in ("cool", "hot") for key in FIGURES}
     assert figures <= names
     assert {"tables/cool-runs.csv", "tables/hot-session.csv", "tables/cool-starts.csv"} <= names
 
@@ -218,7 +219,7 @@ def test_ids_of_the_page_are_its_own(edition):
 
 def test_every_figure_has_words(edition):
     page = read(edition, "index.html")
-    assert page.count('role="img" aria-labelledby=') == page.count("<desc ") == 8
+    assert page.count('role="img" aria-labelledby=') == page.count("<desc ") == 12
     assert "![Median TPOT. 1 user: default 60." in read(edition, "section.md")
 
 
@@ -229,7 +230,7 @@ def test_a_rehearsal_says_so_everywhere(rehearsal):
     assert section.count(f"> **{REHEARSAL_BANNER}**") == 2
     assert page.count("rehearsal, no result</span>") == section.count("(rehearsal, no result)") == len(PARTS)
     captions = re.findall(r"<figcaption>(.*?)</figcaption>", page)
-    assert len(captions) == 4
+    assert len(captions) == 6
     assert all(REHEARSAL in caption for caption in captions)
     assert all(REHEARSAL in read(rehearsal, f"figures/{path.name}") for path in (rehearsal / "figures").iterdir())
     assert json.loads(read(rehearsal, "manifest.json"))["studies"][0]["rehearsal"] is True

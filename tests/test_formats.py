@@ -1,6 +1,14 @@
 import pytest
 
-from study.analyze.formats import format_count, format_gib, format_mhz, format_ms, format_percent, format_seconds
+from study.analyze.formats import (
+    format_count,
+    format_gib,
+    format_mhz,
+    format_model,
+    format_ms,
+    format_percent,
+    format_seconds,
+)
 from study.errors import InputError
 
 DASH = "\N{EN DASH}"
@@ -57,3 +65,9 @@ def test_nothing_measured_has_no_unit():
 def test_an_infinite_value_is_refused():
     with pytest.raises(InputError, match="inf"):
         format_ms([float("inf")])
+
+
+def test_a_shape_with_random_weights_is_not_called_a_model():
+    shape = {"model": "notebooks/parameters/models/qwen3-8b.yaml", "load_format": "dummy"}
+    assert format_model(shape) == "the shape of qwen3-8b with random weights"
+    assert format_model({"model": "Qwen/Qwen3-8B", "load_format": "auto"}) == "Qwen/Qwen3-8B"

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -252,6 +253,15 @@ def test_unusable_input_is_refused_before_a_server_starts(fake_vllm, small_study
     with pytest.raises(InputError, match=named):
         run({**small_study, **change})
     assert not list((Path(small_study["data_dir"]) / "raw").glob("*/launch-*.json"))
+
+
+def test_a_port_that_is_taken_is_refused_before_a_server_starts(fake_vllm, small_study):
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        with pytest.raises(InputError, match=f"port {port} on 127.0.0.1 is taken"):
+            run({**small_study, "port": port})
 
 
 def test_a_model_folder_without_config_is_refused(fake_vllm, small_study, tmp_path):

@@ -15,9 +15,8 @@ ROOT = Path(__file__).parent.parent
 
 
 def test_a_namespace_of_parameters_and_imports_is_read():
-    namespace = {"study": "s", "model": "m", "users": [2], "math": math, "_hidden": 1, "In": [], "len": len, "Path": Path}
+    namespace = {"study": "s", "model": "m", "users": [2], "math": math, "_hidden": 1, "In": [], "Path": Path}
     namespace["read_notebook_parameters"] = read_notebook_parameters
-    del namespace["len"]
     assert read_notebook_parameters(namespace).users == [2]
 
 

@@ -27,6 +27,7 @@ from study.analyze.findings_parts import (
     why_no_break_even,
     why_nothing_counts,
 )
+from study.analyze.first_requests import first_request_table
 from study.analyze.judged_runs import DEFAULT_LEVEL, JudgedRun, judge_runs, order_levels
 from study.analyze.level_tables import alike_pairs, level_table, start_table
 from study.analyze.runs import DEFAULT_BELOW_SHARE
@@ -100,6 +101,7 @@ class Findings:
         runs: `tables.run_table`.
         session_table, session_figures: the guide's table, as text and as numbers.
         starts: `level_tables.start_table`.
+        first_requests: `first_requests.first_request_table`.
         level_table: `level_tables.level_table`.
         left_out: `tables.left_out_table`.
         comparison: every level against the default; None with `comparison_reason`.
@@ -134,6 +136,7 @@ class Findings:
     session_table: pd.DataFrame
     session_figures: pd.DataFrame
     starts: pd.DataFrame
+    first_requests: pd.DataFrame
     level_table: pd.DataFrame
     left_out: pd.DataFrame
     comparison: Comparison | None
@@ -171,7 +174,7 @@ def find(study: StudyRecords, options: FindOptions | None = None) -> Findings:
     default = options.default
     judged = judge_runs(study, options.below_share)
     levels = order_levels((one.level for one in study.launches), options.order)
-    starts = start_table(study, options.order)
+    starts = start_table(study, options.order, default, options.alpha)
     failed = _find_failed(levels, starts, judged)
     switches = level_table(study, options.use_for, options.order)
     aa = _find_aa(study, failed, default)
@@ -282,6 +285,7 @@ def _tables(study: StudyRecords, judged: Sequence[JudgedRun], options: FindOptio
         "session_table": tables.session_table(study, None, options.order, judged),
         "session_figures": tables.session_figures(study, judged, options.order),
         "left_out": tables.left_out_table(study, judged),
+        "first_requests": first_request_table(study, options.order),
     }
 
 

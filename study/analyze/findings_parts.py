@@ -6,7 +6,7 @@ Each takes judged runs or launches and returns frozen results; whatever was not 
 import itertools
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -28,20 +28,26 @@ Cells: TypeAlias = dict[tuple[str, int], list[tuple[float, ...]]]
 
 @dataclass(frozen=True)
 class StartGain:
-    """By how many seconds `level` starts sooner than the default, over blocks; `reason` where there is no interval."""
+    """By how many seconds `level` starts sooner than the default, over blocks; `reason` where there is no interval.
+
+    `level_s` and `default_s` are the starts behind it, one value a unit, in the same order.
+    """
 
     level: str
     default: str
     cache: str
     gain_s: Estimate
     reason: str
+    level_s: FloatArray = field(compare=False)
+    default_s: FloatArray = field(compare=False)
 
 
 @dataclass(frozen=True)
 class BreakEvenAt:
     """The break-even of a level, kept busy by `users`, with the starts and token times that it rests on.
 
-    `unit` is what the inputs hold one value of: a block, or a machine where blocks share machines unevenly.
+    `unit` is what the inputs hold one value of: a block, or a machine where blocks share machines unevenly. `notes` say
+    where starts and token times are of different studies, and what was cut to put them together.
     """
 
     level: str
@@ -52,6 +58,7 @@ class BreakEvenAt:
     level_input: StartAndSpeed
     default_input: StartAndSpeed
     result: BreakEven
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -118,7 +125,7 @@ def find_start_gains(
         unit, x, d = _set_beside(starts.get((level, cache), {}), starts.get((default, cache), {}))
         if len(x):
             gain, reason = _estimate_gain(d[:, 0] - x[:, 0], unit, alpha)
-            gains.append(StartGain(level, default, cache, gain, reason))
+            gains.append(StartGain(level, default, cache, gain, reason, x[:, 0], d[:, 0]))
     return tuple(gains)
 
 

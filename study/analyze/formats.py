@@ -5,8 +5,9 @@ rounded up, as in the 2026.10 edition: its 1,313 and 548 MHz are the middles of 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
+from pathlib import PurePosixPath
 
 from study.errors import InputError
 
@@ -65,3 +66,15 @@ def _write(value: Value, digits: int) -> str:
     # Through the shortest text of the number, so that 0.145 is a half and not a little less.
     rounded = Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
     return f"{abs(rounded) if rounded == 0 else rounded:,}"
+
+
+def format_model(comparable: Mapping[str, object]) -> str:
+    """Name the model that was served: a shape file by its stem, and random weights where they were.
+
+    Args:
+        comparable: `LaunchRecord.comparable`, of which `model` and `load_format` are read.
+
+    """
+    model = str(comparable.get("model", "not recorded"))
+    name = f"the shape of {PurePosixPath(model).stem}" if model.endswith((".yaml", ".yml")) else model
+    return f"{name} with random weights" if comparable.get("load_format") == "dummy" else name

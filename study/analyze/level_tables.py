@@ -9,7 +9,9 @@ from typing import Any
 import pandas as pd
 
 from study.analyze.evidence import check_launch_level, resolved_value
-from study.analyze.judged_runs import order_levels
+from study.analyze.findings_parts import StartGain, find_start_gains
+from study.analyze.first_requests import ready_to_first_token_s
+from study.analyze.judged_runs import DEFAULT_LEVEL, order_levels
 from study.analyze.load_window import Missing
 from study.analyze.tables import make_frame
 from study.records import LaunchRecord
@@ -48,9 +50,10 @@ LEVEL_COLUMNS = (
     *("launches", "reason"),
 )
 START_COLUMNS = (
-    *("level", "cache", "n", "failed", "median_s", "least_s", "greatest_s", "kv_cache_blocks_least"),
-    *("kv_cache_blocks_greatest", "kv_cache_tokens_least", "kv_cache_tokens_greatest", "not_emptied", "machines"),
-    "reason",
+    *("level", "cache", "n", "failed", "median_s", "least_s", "greatest_s", "difference_s", "difference_low_s"),
+    *("difference_high_s", "difference_n", "difference_unit", "difference_reason", "to_first_token_s"),
+    *("kv_cache_blocks_least", "kv_cache_blocks_greatest", "kv_cache_tokens_least", "kv_cache_tokens_greatest"),
+    *("emptied", "not_emptied", "machines", "reason"),
 )
 
 
@@ -178,19 +181,28 @@ def _why_nothing(launches: Sequence[LaunchRecord]) -> str:
     return launches[0].missing.get("resolved", "no start of this kind")
 
 
-def start_table(study: StudyRecords, levels: Sequence[str] = ()) -> pd.DataFrame:
+def start_table(
+    study: StudyRecords, levels: Sequence[str] = (), default: str = DEFAULT_LEVEL, alpha: float = 0.05
+) -> pd.DataFrame:
     """Return one row a level and state of the caches (`START_COLUMNS`): seconds from the spawn to the first token.
 
-    A level that never got to its first token keeps its row, with `n` 0 and the reason. Starts that only filled the
-    caches do not count, nor do servers that did not run the level as asked.
+    `difference_s` is by how much a level starts later than the default, the mean within blocks, with its (1 - alpha) t
+    interval where there are three blocks or more; `to_first_token_s` is the median from ready (health 200) to the first
+    token. A level that never got to its first token keeps its row, with `n` 0 and the reason. Starts that only filled
+    the caches do not count, nor do servers that did not run the level as asked.
     """
     rows = []
-    for level, launches in _group_launches(study, levels).items():
-        caches = sorted({launch.cache for launch in launches}, reverse=True)
-        rows += [_start_row(level, cache, [one for one in launches if one.cache == cache]) for cache in caches]
+    grouped = _group_launches(study, levels)
+    others = [level for level in grouped if level != default]
+    gains = {(gain.level, gain.cache): gain for gain in find_start_gains(study.launches, others, default, alpha)}
+    for level, launches in grouped.items():
+        for cache in sorted({launch.cache for launch in launches}, reverse=True):
+            row = _start_row(level, cache, [one for one in launches if one.cache == cache])
+            rows.append({**row, **_difference(gains.get((level, cache)), level == default)})
         if not launches:
             rows.append({"level": level, "n": 0, "failed": 0, "reason": _why_nothing(launches)})
-    counts = ["n", "failed", "machines", *(name for name in START_COLUMNS if name.startswith("kv_cache"))]
+    kv_cache = (name for name in START_COLUMNS if name.startswith("kv_cache"))
+    counts = ["n", "failed", "machines", "difference_n", *kv_cache]
     return make_frame(rows, START_COLUMNS).astype(dict.fromkeys(counts, "Int64"))
 
 
@@ -199,6 +211,7 @@ def _start_row(level: str, cache: str, launches: Sequence[LaunchRecord]) -> dict
     start_s = [one.first_token_s - one.spawn_s for one in good if one.first_token_s is not None]
     blocks = [one.kv_cache_blocks for one in good if one.kv_cache_blocks is not None]
     tokens = [one.kv_cache_tokens for one in good if one.kv_cache_tokens is not None]
+    first_token_s = [seconds for one in good if (seconds := ready_to_first_token_s(one)) is not None]
     bad = [one for one in launches if one not in good]
     return {
         "level": level,
@@ -208,13 +221,32 @@ def _start_row(level: str, cache: str, launches: Sequence[LaunchRecord]) -> dict
         "median_s": statistics.median(start_s) if start_s else None,
         "least_s": min(start_s, default=None),
         "greatest_s": max(start_s, default=None),
+        "to_first_token_s": statistics.median(first_token_s) if first_token_s else None,
         "kv_cache_blocks_least": min(blocks, default=None),
         "kv_cache_blocks_greatest": max(blocks, default=None),
         "kv_cache_tokens_least": min(tokens, default=None),
         "kv_cache_tokens_greatest": max(tokens, default=None),
+        "emptied": "; ".join(sorted({name for one in good for name in one.cache_emptied})),
         "not_emptied": "; ".join(sorted({name for one in good for name in one.cache_not_emptied})),
         "machines": len({one.machine.unit for one in good}),
         "reason": _why_bad(bad[0]) if bad else None,
+    }
+
+
+def _difference(gain: StartGain | None, is_default: bool) -> dict[str, Any]:
+    """Return by how much a level starts later than the default: what it gains, with the other sign."""
+    if is_default:
+        return {"difference_reason": "the default itself"}
+    if gain is None:
+        return {"difference_reason": "no block has a start of both"}
+    later = gain.gain_s
+    return {
+        "difference_s": -later.point,
+        "difference_low_s": None if later.high is None else -later.high,
+        "difference_high_s": None if later.low is None else -later.low,
+        "difference_n": later.n,
+        "difference_unit": later.unit,
+        "difference_reason": gain.reason or None,
     }
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from study.analyze.compare_types import Pair
 from study.analyze.findings import Findings
 from study.analyze.findings_parts import HostBound
-from study.analyze.formats import format_ms
+from study.analyze.formats import format_model, format_ms
 from study.analyze.recommend_case import (
     DECIDED,
     Case,
@@ -217,8 +217,9 @@ def _where(findings: Findings) -> str:
     kinds = listed(
         [f"{'one' if names.count(name) == 1 else names.count(name)} {name}" for name in dict.fromkeys(names)]
     )
-    model, version = findings.comparable.get("model"), findings.versions.get("vllm")
-    rest = [f"{findings.session} session", model and f"model {model}", version and f"vLLM {version}"]
+    version = findings.versions.get("vllm")
+    model = format_model(findings.comparable) if "model" in findings.comparable else None
+    rest = [f"{findings.session} session", model, version and f"vLLM {version}"]
     return f"On {kinds} ({', '.join(str(part) for part in rest if part)})" if kinds else f"In study {findings.study}"
 
 

@@ -1,10 +1,17 @@
-"""Rules on starts: which level to use where servers restart often, and up to what lifetime."""
+"""Rules on starts: which level to use where servers restart often, and up to what lifetime.
+
+Speed is never measured on a cold start, so a study of cold starts has no token times: `join_starts` sets its starts
+against the token times of another study of the same card, model and flags.
+"""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from study.analyze import stats, stats_power
-from study.analyze.findings_parts import BreakEvenAt
+from study.analyze.breakeven import StartAndSpeed, find_break_even
+from study.analyze.findings import Findings
+from study.analyze.findings_parts import BreakEvenAt, StartGain
 from study.analyze.recommend_case import Case, Figure, Rule, figure_of
 from study.analyze.recommend_words import (
     counted,
@@ -17,6 +24,107 @@ from study.analyze.recommend_words import (
     summarize_leads,
     units_to_go,
 )
+from study.errors import InputError
+
+_SHARED = ("device", "model", "load_format", "server_flags", "kv_cache_memory_bytes", "session")
+"""Parameters that starts and token times must share; lengths, waves and the pool shape the load alone."""
+
+
+def join_starts(speed: Findings, starts: Findings) -> tuple[BreakEvenAt, ...]:
+    """Set the starts of one study against the token times of another.
+
+    Both have blocks of their own, drawn apart; the first of each are put together in order, and where one study has
+    more, the rest is left out. The notes of each result say so.
+
+    Args:
+        speed: a study with runs: gives the time of a token by level and users.
+        starts: a study of starts: gives seconds from the spawn to the first token by level and state of the caches.
+
+    Returns:
+        One break-even a level that both have, number of users and state of the caches of `starts`.
+
+    Raises:
+        InputError: the studies are not of one card, model, session kind or set of flags, or one lacks its part.
+
+    """
+    reason = _why_nothing_to_join(speed, starts) or why_starts_differ(speed, starts)
+    if reason:
+        raise InputError(f"starts of '{starts.study}' cannot be set against speeds of '{speed.study}': {reason}")
+    served = {(at.level, at.users): at for at in reversed(speed.break_evens)}
+    joined = [
+        _join(speed, starts, at, gain)
+        for at in reversed(served.values())
+        for gain in starts.start_gains
+        if gain.level == at.level
+    ]
+    if not joined:
+        raise InputError(f"'{starts.study}' and '{speed.study}' have no level beside '{speed.default}' in common")
+    return tuple(joined)
+
+
+def _why_nothing_to_join(speed: Findings, starts: Findings) -> str:
+    if not speed.break_evens:
+        return f"'{speed.study}' has no token times beside starts ({speed.break_even_reason})"
+    return "" if starts.start_gains else f"no block of '{starts.study}' has a start of the default and of another level"
+
+
+def why_starts_differ(speed: Findings, starts: Findings) -> str:
+    """Return what sets the starts of two studies apart, with both values; empty where nothing does."""
+    pairs = {name: (starts.comparable.get(name), speed.comparable.get(name)) for name in _SHARED}
+    pairs |= {f"{name} version": (starts.versions.get(name), speed.versions.get(name)) for name in ("vllm", "torch")}
+    ours, theirs = (sorted({card.name or card.unit for card in found.cards}) for found in (starts, speed))
+    pairs |= {"card": (" and ".join(ours), " and ".join(theirs)), "default": (starts.default, speed.default)}
+    flags = _flags(speed)
+    pairs |= {f"level {name}": (text, flags[name]) for name, text in _flags(starts).items() if name in flags}
+    return next((f"{what} {a!r} there, {b!r} here" for what, (a, b) in pairs.items() if a != b), "")
+
+
+def _flags(found: Findings) -> dict[str, str]:
+    """Return the flags of each level whose servers told what they resolved."""
+    told = found.level_table.dropna(subset=["flags"])
+    return {str(level): f"with flags {flags}" for level, flags in zip(told["level"], told["flags"], strict=True)}
+
+
+def _join(speed: Findings, starts: Findings, at: BreakEvenAt, gain: StartGain) -> BreakEvenAt:
+    of_starts, of_speed = gain.level_s.size, at.level_input.token_s.size
+    n = min(of_starts, of_speed)
+    unit = "block" if {gain.gain_s.unit, at.unit} == {"block"} else "machine"
+    ours = StartAndSpeed(gain.level_s[:n], at.level_input.token_s[:n])
+    theirs = StartAndSpeed(gain.default_s[:n], at.default_input.token_s[:n])
+    result = find_break_even(ours, theirs, 1.0 - gain.gain_s.confidence)
+    notes = [
+        f"{gain.cache} starts are those of study {starts.study} ({counted(of_starts, gain.gain_s.unit)}), token times "
+        f"those of study {speed.study} ({counted(of_speed, at.unit)}), put together in order"
+    ]
+    if of_starts != of_speed:
+        notes.append(f"only the first {counted(n, unit)} of each count")
+    if {card.unit for card in starts.cards} != {card.unit for card in speed.cards}:
+        notes.append("the cards are of one kind, but not the same ones")
+    return BreakEvenAt(at.level, at.default, at.users, gain.cache, unit, ours, theirs, result, tuple(notes))
+
+
+def complete_starts(findings: Findings, others: Sequence[Findings]) -> Findings:
+    """Return findings with the break-evens that take another study's starts, or its token times.
+
+    What a study measured itself goes first: another's starts add states of the caches that it does not have. Where no
+    study fits, `break_even_reason` says why each does not.
+    """
+    known, gains, refused = list(findings.break_evens), list(findings.start_gains), []
+    for other in others:
+        if bool(findings.break_evens) is bool(other.break_evens):
+            continue
+        speed, starts = (findings, other) if findings.break_evens else (other, findings)
+        try:
+            joined = join_starts(speed, starts)
+        except InputError as error:
+            refused.append(str(error))
+            continue
+        places = {(at.level, at.users, at.cache) for at in known}
+        known += [at for at in joined if (at.level, at.users, at.cache) not in places]
+        have = {(gain.level, gain.cache) for gain in gains}
+        gains += [gain for gain in starts.start_gains if (gain.level, gain.cache) not in have]
+    reason = "" if known else "; ".join([findings.break_even_reason, *refused])
+    return replace(findings, break_evens=tuple(known), start_gains=tuple(gains), break_even_reason=reason)
 
 
 def _by_level(case: Case) -> dict[str, list[BreakEvenAt]]:
@@ -59,7 +167,16 @@ def _say_best(case: Case) -> list[str]:
         else f"for servers that live up to {lifetime(shortest)} ({number(shortest)} s)"
     )
     rest = [summarize_leads(entries) for name, entries in _by_level(case).items() if name != level]
-    return [f"Where servers restart often use {level} {limit}{where}.", *map(describe_lead, best), *rest]
+    first = f"Where servers restart often use {level} {limit}{where}."
+    return [first, *map(describe_lead, best), *rest, *_say_cold_and_joined(case)]
+
+
+def _say_cold_and_joined(case: Case) -> list[str]:
+    """Say what holds with cold caches where the answer is by warm ones, and which figures are of two studies."""
+    found = case.findings.break_evens
+    cold = [at for at in found if at.cache == "cold"] if any(at.cache == "warm" for at in found) else []
+    notes = dict.fromkeys("; ".join(at.notes) for at in found if at.notes)
+    return [*map(describe_lead, cold), *(f"{text[0].upper()}{text[1:]}." for text in notes)]
 
 
 def _say_gains(first: str) -> Callable[[Case], list[str]]:
@@ -74,7 +191,8 @@ def _say_undecided(case: Case) -> list[str]:
     judged = [at for entries in _by_level(case).values() for at in entries if at.result.start_gain_s is not None]
     said = [describe_lead(at) for at in judged]
     gains = [describe_gain(gain) for gain in case.findings.start_gains]
-    return ["Not enough evidence to say until when a fast start pays.", *gains, *said]
+    first = "Not enough evidence to say until when a fast start pays."
+    return [first, *gains, *said, *_say_cold_and_joined(case)]
 
 
 def _figures(case: Case) -> list[Figure]:

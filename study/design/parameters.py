@@ -74,6 +74,7 @@ class Parameters(BaseModel):
     clock_lock_mhz: int | None = Field(None, ge=1, description="SM clock for clock_lock, MHz")
     throttled_below_share: float = Field(0.35, gt=0, lt=1, description="of the highest SM clock: throttled below")
     cache: Literal["warm", "cold"] = Field("warm", description="compile and kernel caches at a launch")
+    port: int | None = Field(None, ge=1024, le=65535, description="of the server on 127.0.0.1; null: a free one")
     ready_deadline_s: float = Field(1800.0, ge=1, le=86400, description="longest wait for a server to be ready, s")
     margin: float = Field(0.01, gt=0, lt=1, description="differences inside +-margin do not matter")
     order_seed: int = Field(0, ge=0, le=2**31, description="draws the order of levels in each block")

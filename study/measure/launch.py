@@ -198,6 +198,7 @@ class Launch:
             environment={**caches, **level.environment},
             cores=setting.server_cores,
             gpu_uuid=setting.machine.gpu_uuid,
+            port=setting.parameters.port,
         )
 
     def _first_facts(self, attempt: int) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from study.analyze.findings import Findings
 from study.analyze.recommend import Advice
 from study.publish import sheets
 from study.publish.plain_text import clean_text
@@ -124,7 +125,7 @@ def _switches(one: Shown) -> Block:
 
 def _starts(one: Shown) -> Block:
     view = one.view
-    said = []
+    said = _say_caches(view.found)
     if view.found.unmeasured:
         said.append(
             f"Starts that only filled caches enter no figure: {len(view.found.unmeasured)} "
@@ -144,8 +145,21 @@ def _starts(one: Shown) -> Block:
         if not part.fits
     )
     tables = [sheets.list_starts(view.found), *([sheets.list_parts(view.parts)] if view.parts else [])]
-    return Block(one.heading, tuple(said), misfits, sheets=tuple(tables), pictures=(one.picture("starts"),),
-                 files=one.links("starts"))  # fmt: skip
+    tables.append(sheets.list_first_requests(view.found))
+    pictures = (one.picture("starts"), one.picture("start_parts"))
+    return Block(one.heading, tuple(said), misfits, tuple(tables), pictures, files=one.links("starts"))
+
+
+def _say_caches(found: Findings) -> list[str]:
+    """Say what cold and warm mean here: what was emptied before a start, and what was not."""
+    cold = found.starts[(found.starts["cache"] == "cold") & (found.starts["n"] > 0)]
+    said = [
+        f"Before each cold start these caches were emptied: {emptied or 'none'}. Not emptied: {kept or 'nothing else'}."
+        for emptied, kept in dict.fromkeys(zip(cold["emptied"], cold["not_emptied"], strict=True))
+    ]
+    if (found.starts["cache"] == "warm").any():
+        said.append("Before a warm start nothing was emptied: it finds what earlier starts left.")
+    return said
 
 
 def _session(kind: str, title: str, studies: Iterable[Shown]) -> Section:
@@ -215,7 +229,7 @@ def list_items(advice: Sequence[Advice]) -> list[Item]:
 def _decide(one: Shown) -> Block:
     items = list_items(one.advice)
     nothing = () if items else ("Not enough evidence to recommend anything.",)
-    return Block(one.heading, sentences=nothing, items=tuple(items))
+    return Block(one.heading, sentences=nothing, pictures=(one.picture("served"),), items=tuple(items))
 
 
 def _stamp(edition: str, one: Shown) -> Block:

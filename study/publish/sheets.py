@@ -103,15 +103,20 @@ def _say_changes(row: Row, default: Row | None) -> str:
 
 def list_starts(found: Findings) -> Sheet:
     """Lay out the starts: seconds from the spawn to the first token by level and state of the caches."""
-    head = ("level", "caches", "launches", "median start", "least to greatest", "KV cache blocks", "failed")
+    head = (
+        *("level", "caches", "launches", "median start", "least to greatest", f"later than {found.default}"),
+        *("of which ready to first token", "KV cache blocks", "failed"),
+    )
     table = found.starts.astype(object).where(found.starts.notna(), None).to_dict("records")
     rows = [
         (
             str(row["level"]),
-            _say_caches(row),
+            str(row["cache"] or MISSING),
             format_count(row["n"]),
             format_seconds(row["median_s"], 1),
             _span(format_seconds(row["least_s"], 1), format_seconds(row["greatest_s"], 1)),
+            _say_difference(row),
+            format_seconds(row["to_first_token_s"]),
             _span(format_count(row["kv_cache_blocks_least"]), format_count(row["kv_cache_blocks_greatest"])),
             f"{row['failed']}: {row['reason']}" if row["failed"] else str(row["reason"] or "0"),
         )
@@ -120,9 +125,49 @@ def list_starts(found: Findings) -> Sheet:
     return Sheet("Starts, spawn to first token", head, tuple(rows))
 
 
-def _say_caches(row: Row) -> str:
-    left = f", not emptied: {row['not_emptied']}" if row["not_emptied"] else ""
-    return f"{row['cache'] or MISSING}{left}"
+def _say_difference(row: Row) -> str:
+    """Write by how much a level starts later: `-33.0 s (-34.1 to -31.9, 5 blocks)`, or why there is no interval."""
+    if row["difference_s"] is None:
+        return MISSING
+    point, low, high = (_signed(row[name]) for name in ("difference_s", "difference_low_s", "difference_high_s"))
+    interval = f"{low} to {high}, {row['difference_n']} {row['difference_unit']}s"
+    return f"{point} s ({row['difference_reason'] or interval})"
+
+
+def _signed(seconds: float | None) -> str:
+    text = MISSING if seconds is None else f"{seconds:+,.1f}"
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def list_first_requests(found: Findings) -> Sheet:
+    """Lay out what the first requests of a fresh server pay: its first warm-up wave against the last of that run."""
+    head = (
+        *("level", "caches", "first requests take", "least to greatest", "launches", "at users", "first, last wave"),
+        *("ready to first token", "least to greatest", "launches"),
+    )
+    table = found.first_requests.astype(object).where(found.first_requests.notna(), None).to_dict("records")
+    return Sheet("What the first requests pay", head, tuple(_first_request_row(row) for row in table))
+
+
+def _first_request_row(row: Row) -> tuple[str, ...]:
+    waves = f"{format_seconds(row['first_wave_s'])}, {format_seconds(row['last_wave_s'])}"
+    token_ends = (row["to_first_token_least_s"], row["to_first_token_greatest_s"])
+    return (
+        str(row["level"]),
+        str(row["cache"]),
+        _times(row["times_median"]) if row["n"] else f"not known: {row['reason']}",
+        _span(_times(row["times_least"]), _times(row["times_greatest"])),
+        format_count(row["n"]),
+        row["at_users"] or MISSING,
+        waves if row["n"] else MISSING,
+        format_seconds(row["to_first_token_s"]) if row["starts"] else f"not known: {row['token_reason']}",
+        _span(*(format_seconds(end) for end in token_ends)),
+        format_count(row["starts"]),
+    )
+
+
+def _times(ratio: float | None) -> str:
+    return MISSING if ratio is None else f"{ratio:.2f} x as long"
 
 
 def _span(least: str, greatest: str) -> str:

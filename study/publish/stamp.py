@@ -1,11 +1,11 @@
 """The stamp: what was measured, on what, and when; all from the records."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 import study
 from study.analyze.findings import Findings
-from study.analyze.formats import format_count
+from study.analyze.formats import format_count, format_model
 from study.publish.sheets import Sheet
 from study.store import StudyRecords
 
@@ -30,7 +30,8 @@ def make_stamp(edition: str, found: Findings, records: StudyRecords) -> Sheet:
         ("card", _say_cards(found)),
         ("driver", _join(one.driver_version for one in machines)),
         ("host", _join(one.cpu_model for one in machines)),
-        ("model", str(asked.get("model", NOT_RECORDED))),
+        ("model", format_model(asked)),
+        ("weights", "random: speed does not depend on their values" if _is_dummy(asked) else "the model's own"),
         ("pool", _say_pool(found)),
         ("session", str(found.session or NOT_RECORDED)),
         ("blocks", f"{len(found.blocks)}, {'a fresh server each' if found.fresh_servers else 'one server a level'}"),
@@ -40,6 +41,10 @@ def make_stamp(edition: str, found: Findings, records: StudyRecords) -> Sheet:
         ("built by", f"vllm-compile-study {study.__version__}"),
     )
     return Sheet(f"Stamp of {found.study}", ("what", "value"), rows)
+
+
+def _is_dummy(asked: Mapping[str, object]) -> bool:
+    return asked.get("load_format") == "dummy"
 
 
 def _join(values: Iterable[str | None]) -> str:

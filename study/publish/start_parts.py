@@ -83,6 +83,12 @@ def read_level_parts(
     return found, lost
 
 
+def add_other_parts(parts: Sequence[LevelParts], others: Sequence[LevelParts]) -> tuple[LevelParts, ...]:
+    """Return parts with those of another study whose level and state of the caches are not among them."""
+    known = {(one.level, one.cache) for one in parts}
+    return (*parts, *(one for one in others if (one.level, one.cache) not in known))
+
+
 def _rank(launch: LaunchRecord) -> tuple[float, str]:
     return _start_s(launch), launch.launch_id
 

@@ -1,7 +1,7 @@
 """One study as an edition and the notebooks show it: what was found, what follows from it, and its figures."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import pandas as pd
 
 from study.analyze.findings import Findings, FindOptions, find
 from study.analyze.recommend import Advice, headline, recommend
+from study.analyze.recommend_starts import complete_starts, why_starts_differ
 from study.analyze.runs import DEFAULT_BELOW_SHARE
 from study.analyze.tables_on_disk import write_tables
 from study.design.levels import LEVELS_DIR, read_levels
@@ -17,7 +18,8 @@ from study.errors import InputError
 from study.publish.figures import Frame, draw_clock, draw_starts, draw_tpot
 from study.publish.forest import draw_costs
 from study.publish.plates import Plate
-from study.publish.start_parts import LevelParts, good_starts, read_level_parts
+from study.publish.start_figures import draw_served, draw_start_parts
+from study.publish.start_parts import LevelParts, add_other_parts, good_starts, read_level_parts
 from study.publish.traces import trace_clocks
 from study.store import Store, StudyRecords
 
@@ -69,8 +71,9 @@ class StudyView:
         return Frame(self.found.levels, self.users, self.found.rehearsal)
 
     def advise(self, others: Sequence["StudyView"] = ()) -> tuple[Advice, ...]:
-        """Return what the figures recommend; `others` are the edition's other studies, of the other session perhaps."""
-        return recommend(self.found, [other.found for other in others if other is not self])
+        """Return what the figures recommend; `others` are the edition's studies: of the other session, or of starts."""
+        beside = [other.found for other in others if other is not self]
+        return recommend(complete_starts(self.found, beside), beside)
 
     def write_tables(self) -> list[Path]:
         """Write its tables to its processed folder, and return the files."""
@@ -78,18 +81,40 @@ class StudyView:
         folder = self.store.processed
         return write_tables(self.records, folder, chosen.use_for, chosen.levels, chosen.below_share)
 
-    def draw(self) -> dict[str, Plate]:
-        """Draw its figures: `tpot`, `clock`, `starts` and `costs`."""
+    def draw(self, others: Sequence["StudyView"] = ()) -> dict[str, Plate]:
+        """Draw its figures: `tpot`, `clock`, `starts`, `start_parts`, `costs` and `served`.
+
+        Args:
+            others: the edition's studies. Starts of those that fit stand beside its own: the parts of the studies after
+                it, which have the other state of the caches, and break-evens that take starts and speed of two studies.
+
+        """
         counting = set(self.found.runs.loc[self.found.runs["counts"].astype(bool), "run_id"])
         traces = trace_clocks(run for run in self.records.runs if run.run_id in counting)
         frame = self.frame
+        served = complete_starts(self.found, [other.found for other in others if other is not self])
+        users = self.users or served.users or tuple(sorted({at.users for at in served.break_evens}))
         plates = (
             draw_tpot(self.found.runs, frame),
             draw_clock(traces, frame),
             draw_starts(tabulate_starts(self.records), frame),
+            draw_start_parts(self._parts_beside(others), frame),
             draw_costs(self.found.comparison, frame, self.found.comparison_reason),
+            draw_served(served.break_evens, replace(frame, users=users), served.break_even_reason),
         )
         return {plate.key: plate for plate in plates}
+
+    def _parts_beside(self, others: Sequence["StudyView"]) -> tuple[LevelParts, ...]:
+        """Return its parts of starts and those of the studies after it, so that an edition shows each figure once."""
+        later = list(others)
+        for place, other in enumerate(others):
+            if other is self:
+                later = list(others)[place + 1 :]
+        parts = self.parts
+        for other in later:
+            if not why_starts_differ(self.found, other.found):
+                parts = add_other_parts(parts, other.parts)
+        return parts
 
 
 def read_view(root: Path, store: Store, options: ViewOptions) -> StudyView:
