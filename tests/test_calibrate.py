@@ -85,7 +85,7 @@ def test_looks_end_an_equivalent_study_early():
 def test_the_table_names_the_setup_and_every_rate():
     result = calibrate(SMALL, np.random.default_rng(1))
     text = render_calibration(result, calibrate_looks(SMALL, np.random.default_rng(2)))
-    assert text.startswith("500 simulated studies: 4 level(s), 7 number(s) of users, 5 blocks")
+    assert text.startswith("500 simulated studies: 4 levels, 7 numbers of users, 5 blocks")
     assert "difference false, overall cost of a level" in text
     assert "stopping early: blocks on average" in text
     assert f"{100 * result.study_raw.point:6.2f} %" in text

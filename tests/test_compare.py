@@ -84,7 +84,7 @@ def test_undecided_says_what_would_decide():
     assert outlook.sd_percent == pytest.approx(100 * np.std([0.05, -0.03, 0.06, -0.02, 0.04], ddof=1))
     assert outlook.units_for_equivalence is None
     assert outlook.more_units == outlook.units_for_difference - 5 > 0
-    assert f"about {outlook.more_units} more block(s)" in pair.reason
+    assert f"about {outlook.more_units} more block" in pair.reason
     assert outlook.smallest_effect_percent > 5
 
 

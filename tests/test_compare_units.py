@@ -35,7 +35,7 @@ def test_a_block_without_one_level_is_left_out():
     table = make_table({"default": 0, "O0": 0.02})
     pair = compare_levels(table[~((table["block"] == 2) & (table["level"] == "default"))]).pair("O0")
     assert (pair.n_level, pair.pairing) == (4, Pairing.BLOCKS)
-    assert "1 block(s)" in pair.notes[0]
+    assert "1 block" in pair.notes[0]
 
 
 def test_users_that_only_one_level_ran_are_undecided_with_a_reason():

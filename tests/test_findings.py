@@ -169,7 +169,7 @@ def test_all_runs_invalid():
     study = Card(H200_TPOT, H200_START, blocks=1).study()
     runs = [run.model_copy(update={"outcome": make_outcome(status="failed", stage="load")}) for run in study.runs]
     found = find(make_study(study.launches, runs))
-    assert found.comparison_reason == "none of 6 run(s) counts: run_failed"
+    assert found.comparison_reason == "none of 6 runs counts: run_failed"
     assert found.failed_levels["O0"] == "no run counts: run_failed"
     assert len(found.left_out) == 6
 

@@ -21,6 +21,7 @@ import numpy as np
 from scipy import stats as scipy_stats
 
 from study.analyze import stats
+from study.analyze.formats import format_counted
 from study.analyze.stats import Estimate, FloatArray
 from study.analyze.stats_power import LEAST_BLOCKS
 from study.errors import InputError
@@ -186,7 +187,7 @@ def _regime_of_means(level: StartAndSpeed, default: StartAndSpeed) -> Regime:
 def _reason_without_interval(level: StartAndSpeed, default: StartAndSpeed) -> str:
     blocks = level.start_s.size
     if blocks < LEAST_BLOCKS:
-        return f"{blocks} block(s): three are preliminary, five earn a verdict"
+        return f"{format_counted(blocks, 'block')}: three are preliminary, five earn a verdict"
     if not any(
         stats.has_scatter(np.log(values)) for side in (level, default) for values in (side.start_s, side.token_s)
     ):

@@ -11,6 +11,7 @@ from scipy import stats as scipy_stats
 
 from study.analyze import stats
 from study.analyze.calibrate_noise import SimulatedStudy, draw_log_times
+from study.analyze.formats import format_counted
 from study.analyze.stats import BoolArray, Estimate, FloatArray
 from study.analyze.stats_power import LEAST_BLOCKS, LOOKS
 
@@ -117,7 +118,8 @@ def render_calibration(result: Calibration, looks: LooksCalibration | None = Non
     study = result.study
     word = "false" if study.effect == 0.0 else "found"
     head = (
-        f"{study.studies:,} simulated studies: {study.levels} level(s), {study.users} number(s) of users, "
+        f"{study.studies:,} simulated studies: {format_counted(study.levels, 'level')}, "
+        f"{format_counted(study.users, 'number')} of users, "
         f"{study.blocks} blocks\nrun noise {100 * study.run_noise:g} %, launch noise {100 * study.launch_noise:g} %, "
         f"true cost {100 * study.effect:g} %, margin {100 * study.margin:g} %, alpha {100 * study.alpha:g} %"
     )

@@ -13,6 +13,7 @@ from study.analyze import stats
 from study.analyze.compare_types import AaCheck, CompareOptions, Comparison, Pair
 from study.analyze.compare_units import check_table, collect_units, take_sample
 from study.analyze.compare_verdict import Draft, FamilyPlace, estimate_effect, judge, make_draft
+from study.analyze.formats import format_counted
 from study.errors import InputError, suggest
 
 AA_NOT_MEASURED = "A/A not measured"
@@ -79,7 +80,7 @@ def _check_alike(runs: pd.DataFrame, levels: tuple[str, str], options: CompareOp
     hosted = {level, default} <= options.host_launched
     contains_zero = effect.contains(0.0) if effect is not None and draft.earns_verdict else None
     if contains_zero is None:
-        note = f"{AA_NOT_MEASURED}: {draft.n} {draft.sample.pairing.unit}(s), three are needed"
+        note = f"{AA_NOT_MEASURED}: {format_counted(draft.n, draft.sample.pairing.unit)}, three are needed"
     else:
         note = "speaks for host-launched levels" if hosted else "speaks for graph levels, not for host-launched ones"
     return AaCheck(level, default, effect, contains_zero, hosted, note)

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from study.analyze.compare_types import Pairing
+from study.analyze.formats import format_counted
 from study.analyze.stats import FloatArray
 from study.analyze.stats_power import LEAST_BLOCKS
 from study.errors import InputError, suggest
@@ -105,7 +106,7 @@ def collect_units(table: pd.DataFrame, level: str, default: str) -> Units:
     if left_out and len(shared) < LEAST_BLOCKS:
         note = f"blocks differ ({len(shared)} shared): compared as unpaired launches"
         return Units(Pairing.UNPAIRED_LAUNCHES, first, second, (note,))
-    notes = (f"{left_out} block(s) without a run of both levels left out",) if left_out else ()
+    notes = (f"{format_counted(left_out, 'block')} without a run of both levels left out",) if left_out else ()
     return Units(Pairing.BLOCKS, first.loc[shared], second.loc[shared], notes)
 
 

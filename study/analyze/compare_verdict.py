@@ -19,6 +19,7 @@ from study.analyze.compare_types import (
     Verdict,
 )
 from study.analyze.compare_units import Sample
+from study.analyze.formats import format_counted
 from study.analyze.stats import Estimate, MeanTest
 
 
@@ -157,17 +158,17 @@ def _reason_without_verdict(draft: Draft) -> str:
     if draft.sample.pairing is Pairing.ONE_LAUNCH_EACH:
         return "one launch each is no block: what sets two server processes apart is charged to the level"
     if draft.n < stats_power.LEAST_BLOCKS:
-        return f"{draft.n} {unit}(s): three are preliminary, five earn a verdict"
-    return f"{draft.n} {unit}s without scatter: copies of one measurement are no evidence"
+        return f"{format_counted(draft.n, unit)}: three are preliminary, five earn a verdict"
+    return f"{format_counted(draft.n, unit)} without scatter: copies of one measurement are no evidence"
 
 
 def _describe_outlook(draft: Draft, place: FamilyPlace, outlook: Outlook) -> str:
     unit = draft.sample.pairing.unit
     more = "no number of blocks in reach would decide"
     if outlook.more_units:
-        more = f"about {outlook.more_units} more {unit}(s) would decide"
+        more = f"about {format_counted(outlook.more_units, 'more ' + unit)} would decide"
     return (
-        f"p = {place.p_holm:.2g} after Holm over {place.size}; {draft.n} {unit}s find a cost of "
+        f"p = {place.p_holm:.2g} after Holm over {place.size}; {format_counted(draft.n, unit)} find a cost of "
         f"{outlook.smallest_effect_percent:.2g} % in 80 % of studies; if the truth is what was seen, {more}"
     )
 

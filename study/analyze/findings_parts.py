@@ -14,6 +14,7 @@ import numpy as np
 from study.analyze import stats
 from study.analyze.breakeven import BreakEven, StartAndSpeed, find_break_even
 from study.analyze.evidence import check_launch_level
+from study.analyze.formats import format_counted
 from study.analyze.judged_runs import JudgedRun
 from study.analyze.stats import Estimate, FloatArray
 from study.analyze.stats_power import LEAST_BLOCKS
@@ -156,9 +157,9 @@ def _estimate_gain(gains: FloatArray, unit: str, alpha: float) -> tuple[Estimate
     n = len(gains)
     alone = Estimate(float(gains.mean()), None, None, n, unit, 1.0 - alpha)
     if n < LEAST_BLOCKS:
-        return alone, f"{n} {unit}(s): three are preliminary, five earn a verdict"
+        return alone, f"{format_counted(n, unit)}: three are preliminary, five earn a verdict"
     if not stats.has_scatter(gains):
-        return alone, f"{n} {unit}s without scatter: copies of one start are no evidence"
+        return alone, f"{format_counted(n, unit)} without scatter: copies of one start are no evidence"
     test = stats.paired_test(gains, alpha)
     return replace(alone, low=float(test.low), high=float(test.high)), ""
 
@@ -226,7 +227,8 @@ def _host_bound(level: str, users: int, pairs: Sequence[tuple[JudgedRun, JudgedR
         why = next((reason for reason in reasons if reason), "the default's energy of a step is not above 0")
         return HostBound(level, users, None, energy, time, runs, f"not measured: {why}")
     holds = abs(energy - 1.0) <= HOST_BOUND_ENERGY_SHARE and time >= HOST_BOUND_STEP_RATIO
-    text = f"{energy:.2f} x the default's energy and {time:.2f} x its time for a step, median of {runs} run(s)"
+    behind = f"median of {format_counted(runs, 'run')}"
+    text = f"{energy:.2f} x the default's energy and {time:.2f} x its time for a step, {behind}"
     return HostBound(level, users, holds, energy, time, runs, text)
 
 
@@ -270,4 +272,4 @@ def why_nothing_counts(judged: Sequence[JudgedRun], launched: bool) -> str:
     if not judged:
         return "starts alone were measured: there is no run" if launched else "the study has no record"
     reasons = dict.fromkeys(reason for one in judged for reason in one.left_out)
-    return f"none of {len(judged)} run(s) counts: {', '.join(reasons) or 'no time per token was taken'}"
+    return f"none of {format_counted(len(judged), 'run')} counts: {', '.join(reasons) or 'no time per token was taken'}"

@@ -209,7 +209,7 @@ def _figures(case: Case) -> list[Figure]:
 
 def _enough_blocks(case: Case) -> str:
     """Say how many blocks would tell who is ahead: enough for a verdict, or to tell the speeds apart."""
-    found = case.findings.break_evens
+    found = [at for entries in _by_level(case).values() for at in entries]
     fewest = min(found, key=lambda at: at.level_input.start_s.size)
     n = fewest.level_input.start_s.size
     if n < stats_power.LEAST_BLOCKS:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from study.analyze.breakeven import BreakEven, Regime
 from study.analyze.compare_types import Pair, Pairing, Verdict
 from study.analyze.findings_parts import BreakEvenAt, StartGain
+from study.analyze.formats import format_counted, plural
 from study.analyze.stats import Estimate
 from study.analyze.stats_power import FULL_BLOCKS, LEAST_BLOCKS
 
@@ -51,12 +52,12 @@ def in_words(count: int) -> str:
 
 def counted(count: int, noun: str) -> str:
     """Write a count with its noun: `one block`, `five blocks`."""
-    return f"{in_words(count)} {noun}{'' if count == 1 else 's'}"
+    return f"{in_words(count)} {plural(noun, count)}"
 
 
 def some_users(users: int) -> str:
     """Write a number of users as a figure: `1 user`, `8 users`."""
-    return f"{users:,} user{'' if users == 1 else 's'}"
+    return format_counted(users, "user")
 
 
 def listed(items: Sequence[str]) -> str:
@@ -173,9 +174,9 @@ def what_decides(pair: Pair) -> str:
     found = percent(pair.outlook.smallest_effect_percent)
     least = f"{counted(units_of(pair), unit)} find a cost of {found} in four of five studies"
     if pair.p_holm is not None and pair.p_holm < 1.0 and pair.reason.startswith("not larger than"):
-        return f"it is {pair.reason}, so more {unit}s of the A/A pair must show less"
+        return f"it is {pair.reason}, so more {plural(unit)} of the A/A pair must show less"
     if pair.outlook.more_units is None:
-        return f"{least}, and no number of {unit}s in reach decides"
+        return f"{least}, and no number of {plural(unit)} in reach decides"
     return f"{least}; about {counted(pair.outlook.more_units, f'more {unit}')} would decide"
 
 
@@ -190,7 +191,7 @@ def missing_units(pair: Pair) -> str:
 def units_to_go(n: int, unit: str) -> str:
     """Write how many more units a verdict takes: `two more blocks for a preliminary verdict, four for a full one`."""
     if n >= LEAST_BLOCKS:
-        return f"{unit}s that were measured one by one; these are copies of one measurement"
+        return f"{plural(unit)} that were measured one by one; these are copies of one measurement"
     few = counted(LEAST_BLOCKS - n, f"more {unit}")
     return f"{few} for a preliminary verdict, {in_words(FULL_BLOCKS - n)} for a full one"
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats as scipy_stats
 
+from study.analyze.formats import format_counted
 from study.errors import InputError
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -148,7 +149,8 @@ def welch_test(level_log: FloatArray, default_log: FloatArray, alpha: float = 0.
         if values.shape[-1] < 2 or bool(np.any(np.ptp(values, axis=-1) <= LEAST_SCATTER)):
             count = values.shape[-1]
             raise InputError(
-                f"the {side} has {count} value(s) without scatter; an unpaired test needs 2 or more measured"
+                f"the {side} has {format_counted(count, 'value')} without scatter; "
+                "an unpaired test needs 2 or more measured"
             )
     result = scipy_stats.ttest_ind(level_log, default_log, axis=-1, equal_var=False)
     interval = result.confidence_interval(1.0 - alpha)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from study.analyze.formats import format_counted
 from study.analyze.stats import BoolArray, FloatArray
 from study.errors import InputError
 
@@ -106,10 +107,11 @@ def _reason_without_tpot(requests: RequestColumns) -> str:
     short = np.flatnonzero(requests.success & (requests.output_tokens < 2))
     if short.size:
         tokens = int(requests.output_tokens[short[0]])
-        return f"{short.size} successful request(s) with fewer than 2 output tokens (request {short[0]}: {tokens})"
+        said = format_counted(short.size, "successful request")
+        return f"{said} with fewer than 2 output tokens (request {short[0]}: {tokens})"
     together = np.flatnonzero(requests.success & (requests.latency_s <= requests.ttft_s))
     if together.size:
-        return f"{together.size} successful request(s) with all tokens at once (request {together[0]})"
+        return f"{format_counted(together.size, 'successful request')} with all tokens at once (request {together[0]})"
     return ""
 
 

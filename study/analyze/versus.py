@@ -30,6 +30,8 @@ LEVEL_SECTIONS = ("compilation_config.", "kernel_config.", "model_config.enforce
 """Resolved settings that levels are made of. Others belong to a level where a side's levels differ in them."""
 FOLLOWS_THE_CARD = ("compilation_config.compile_ranges_endpoints",)
 """Settings in those sections that follow the scheduler's token budget, and so the card's memory, at every level."""
+MOST_NAMED = 3
+"""Settings that a sentence names; the table has all."""
 ALWAYS = (
     *("session", "model", "load_format", "vLLM", "vLLM commit", "torch", "driver", "host", "replicates"),
     *("input_tokens", "output_tokens"),
@@ -206,13 +208,19 @@ def _take(part: Part, users: int | None, level: str) -> Cell | None:
 def _why_two(meaning: Meaning, a: Part, b: Part, meanings: dict[str, Meaning]) -> str:
     """Say why a label, with its cost, stands for two things; empty where it does not."""
     if meaning.same is False:
-        return "its servers resolved differently"
+        return f"it is two things, since its servers resolved differently in {_name_paths(meaning)}"
     if a.default != b.default:
         return f"A sets it against '{a.default}', B against '{b.default}'"
     default = meanings.get(a.default)
     if default is not None and default.same is False:
-        return f"'{a.default}', which it is set against, resolved differently"
+        return f"'{a.default}', which it is set against, resolved differently in {_name_paths(default)}"
     return ""
+
+
+def _name_paths(meaning: Meaning) -> str:
+    paths = [pair.path for pair in meaning.differences]
+    more = f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else ""
+    return ", ".join(paths[:MOST_NAMED]) + more
 
 
 def _claim(meaning: Meaning, a: Part, b: Part, meanings: dict[str, Meaning]) -> Claim:

@@ -32,6 +32,8 @@ PANEL_IN = 1.75
 LABELLED_SHARE = 0.07
 """Of the longest bar: a narrower segment has no number on it; the table of parts has them all."""
 NAMED_PARTS = 3
+WIDEST_OF_TWO = 34
+"""Characters of a line of text that fit into a panel where two stand side by side."""
 FARTHEST_CROSSING = 25.0
 """Crossings later than this many times the spread of the starts leave the panel, which would show nothing else."""
 
@@ -180,7 +182,8 @@ def draw_served(break_evens: Sequence[BreakEvenAt], frame: Frame, reason: str = 
     places = sorted({(order[at.users], at.cache != "warm", at.users, at.cache) for at in shown})
     panels = [[at for at in shown if (at.users, at.cache) == place[2:]] for place in places]
     with figure_style():
-        columns = min(2, len(panels))
+        longest = max(len(say_short(at)) for at in shown)
+        columns = min(2 if longest <= WIDEST_OF_TWO else 1, len(panels))
         lines = -(-len(panels) // columns)
         figure = Figure(figsize=(WIDTH_IN, 0.6 + PANEL_IN * lines), layout="constrained")
         grid = figure.subplots(lines, columns, squeeze=False)
@@ -210,8 +213,8 @@ def _draw_panel(axes: Axes, panel: Sequence[BreakEvenAt]) -> None:
         _draw_line(axes, at.level, at.users, at.level_input, high_s)
         _draw_crossing(axes, at, high_s)
         axes.text(
-            0.02, 0.98 - 0.085 * row, clean_text(say_short(at, high_s), 40), transform=axes.transAxes, va="top",
-            fontsize=7.0, color=mark_level(at.level).colour,
+            0.02, 0.98 - 0.085 * row, clean_text(say_short(at, high_s), 70), transform=axes.transAxes, va="top",
+            fontsize=6.5, color=mark_level(at.level).colour,
         )  # fmt: skip
     axes.set_title(f"{say_users(first.users)}, {first.cache} caches")
     axes.set_xlim(low_s, high_s)

@@ -79,13 +79,14 @@ def say_holds(one: Beside) -> Iterator[str]:
     """Write what holds on both sides, a sentence a level."""
     for claim in one.claims:
         if claim.outcome is Outcome.HOLDS and claim.a and claim.b:
-            against = "as" if claim.a.stance is Stance.AS_FAST else "than"
-            stance = "as fast" if claim.a.stance is Stance.AS_FAST else claim.a.stance.value
-            margin = ", within the margin," if claim.a.stance is Stance.AS_FAST else ""
-            yield (
-                f"{claim.level} is {stance} {against} {one.a.default}{margin} on both, at {say_count(claim.users)}: "
-                f"{_say_both(claim, one)}.{_say_label(claim, one)}"
-            )
+            # A figure without a verdict of its own side is what was measured, and no more.
+            earned = all(cost.verdict is not None for says in (claim.a, claim.b) for cost in says.costs)
+            as_fast = claim.a.stance is Stance.AS_FAST
+            how = f"as fast as {one.a.default}, within the margin," if as_fast else (
+                f"{claim.a.stance.value} than {one.a.default}"
+            )  # fmt: skip
+            start = f"{claim.level} {'is' if earned else 'measured'} {how} on both, at {say_count(claim.users)}"
+            yield f"{start}: {_say_both(claim, one)}.{_say_label(claim, one)}"
 
 
 def say_differs(one: Beside) -> Iterator[str]:
@@ -99,7 +100,7 @@ def say_differs(one: Beside) -> Iterator[str]:
 def _say_no(claim: Claim, one: Beside) -> str:
     level, why = claim.level, clean_text(claim.why, LONGEST_CELL)
     if claim.outcome is Outcome.TWO_THINGS:
-        return f"{level} is two things, and nothing is said of both: {why}."
+        return f"Nothing is said of {level} on both: {why}."
     if claim.outcome is Outcome.METHOD:
         return f"{level} resolved like the default in {why}: its figure there measures the method and is no cost."
     if claim.outcome is Outcome.APART:
@@ -133,7 +134,8 @@ def _say_one(says: Says, part: Part, level: str) -> str:
     text = f"{least} percent" if least == greatest else f"{least} to {greatest} percent"
     if part.published:
         return f"{text} of published medians"
-    text += f" ({_say_units(first)}, {'no verdict' if first.verdict is None else 'verdicts by users'})"
+    fewest = min(says.costs, key=lambda cost: 0 if cost.effect_percent is None else cost.effect_percent.n)
+    text += f" ({_say_units(fewest)}, {'no verdict' if first.verdict is None else 'verdicts by users'})"
     overall = part.cost(None, level)
     if overall is None or overall.effect_percent is None:
         return text
