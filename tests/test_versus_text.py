@@ -35,7 +35,7 @@ def text(l4_h200):  # noqa: F811
         "A: reference edition 2026.10 of l4-full-clock, l4-throttled (published medians alone, without runs)",
         "Different cards (NVIDIA L4 and NVIDIA H200). Ratios are never imported from another card: each",
         "no verdict is made across the two.",
-        "eager measured slower than default on both, at 1, 8 and 64 users: A +1.18 to +1.87 percent of published medians",
+        "eager measured slower than default on both, at 1, 8 and 64 users: A +1.18 to +1.87 percent of published",
         "B +484.7 to +634.1 percent (1 block, no verdict), +561.9 percent over all its users.",
         "It is one label; whether it is one configuration cannot be told.",
         "How much slower eager is does not carry over",

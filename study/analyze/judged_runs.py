@@ -61,6 +61,8 @@ def judge_runs(study: StudyRecords, below_share: float = DEFAULT_BELOW_SHARE) ->
     """
     launches = {launch.launch_id: _with_later_canary(launch, study) for launch in study.launches}
     judged = [_judge(run, launches.get(run.launch_id), below_share) for run in sorted(study.runs, key=_place)]
+    cards = _choose_cards(judged)
+    judged = [replace(one, left_out=_on_another_card(one, cards)) for one in judged]
     newest = {_cell(one.run): one.run.run_id for one in judged if one.counts}
     judged = [replace(one, left_out=_superseded(one, newest)) for one in judged]
     defaults = {_cell(one.run)[1:]: one for one in judged if one.counts and one.run.level == DEFAULT_LEVEL}
@@ -105,6 +107,31 @@ def _judge(run: RunRecord, launch: LaunchRecord | None, below_share: float) -> J
     if launch is not None and launch.fills_caches:
         left_out = ("its launch filled the caches", *left_out)
     return JudgedRun(run, launch, figures, validity, left_out=left_out)
+
+
+def _choose_cards(judged: Iterable[JudgedRun]) -> dict[int, str | None]:
+    """Choose the card of each block: levels are compared within a block on one card, never across cards.
+
+    It is the card that has most of the block's cells, and of two that have as many the one that ran last.
+    """
+    cells: dict[int, dict[str | None, set[tuple[str, int, int, int]]]] = {}
+    latest: dict[tuple[int, str | None], float] = {}
+    for one in judged:
+        if one.counts:
+            cells.setdefault(one.run.block, {}).setdefault(one.machine, set()).add(_cell(one.run))
+            key = (one.run.block, one.machine)
+            latest[key] = max(latest.get(key, 0.0), one.run.started_unix_s)
+    return {
+        block: max(cards, key=lambda card: (len(cards[card]), latest[block, card], card or ""))
+        for block, cards in cells.items()
+    }
+
+
+def _on_another_card(one: JudgedRun, cards: Mapping[int, str | None]) -> tuple[str, ...]:
+    """Where a block was begun again on another card, only the card that did most of it counts."""
+    if not one.counts or cards[one.run.block] == one.machine:
+        return one.left_out
+    return ("its block was begun again on another card",)
 
 
 def _superseded(one: JudgedRun, newest: Mapping[tuple[str, int, int, int], str]) -> tuple[str, ...]:
