@@ -5,7 +5,6 @@ the runner stops its server and ends; with `detach` it lives on.
 """
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -81,21 +80,24 @@ def follow_session(parameters: Parameters, detach: bool = False) -> SessionEnd:
 
     """
     root = find_root()
-    with _parameter_file(parameters) as file:
+    # Errors go to a file: a pipe that nobody empties while events are read could fill and stop the runner.
+    with _parameter_file(parameters) as file, tempfile.TemporaryFile("w+") as errors:
         command = [sys.executable, "-m", "study", "run", "--parameters", str(file), "--events"]
         process = subprocess.Popen(
             [*command, *(["--detach"] if detach else [])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=errors,
             cwd=root,
             text=True,
             start_new_session=True,
         )
-        end = _follow(process)
-    _, errors = process.communicate()
+        with process:
+            end = _follow(process)
+        errors.seek(0)
+        lines = errors.read().strip().splitlines()
     if process.returncode:
-        last = (errors.strip().splitlines() or [f"the runner ended with code {process.returncode}"])[-1]
+        last = (lines or [f"the runner ended with code {process.returncode}"])[-1]
         raise (InputError if process.returncode == InputError.exit_code else StudyError)(last)
     return end or SessionEnd(parameters.study, 0, 0, 0, 0, "the runner said nothing")
 
@@ -113,7 +115,9 @@ def _follow(process: subprocess.Popen[str]) -> SessionEnd | None:
     """Read the runner's events until it ends."""
     assert process.stdout is not None  # noqa: S101 (asked for by the caller)
     end = None
-    with tqdm(total=1, unit="s", disable=not _somebody_watches(), bar_format=_BAR, file=sys.stdout) as bar:
+    place: Any = _CellOutput() if "ipykernel" in sys.modules else sys.stdout
+    quiet = place is sys.stdout and not sys.stdout.isatty()
+    with tqdm(total=1, disable=quiet, bar_format=_BAR, file=place, ascii=False) as bar:
         for line in process.stdout:
             event = json.loads(line)
             if event["event"] == "end":
@@ -129,9 +133,23 @@ def _follow(process: subprocess.Popen[str]) -> SessionEnd | None:
 _BAR = "{desc} {percentage:3.0f}% |{bar:24}| {elapsed} spent, about {remaining} left"
 
 
-def _somebody_watches() -> bool:
-    """Whether a bar has a reader: a terminal, or a notebook."""
-    return sys.stdout.isatty() or ("ipykernel" in sys.modules and not os.environ.get("STUDY_QUIET"))
+class _CellOutput:
+    """A cell's output for a progress bar: the last state stays, so that an executed notebook shows one line."""
+
+    def __init__(self) -> None:
+        from IPython.display import display
+
+        show: Any = display
+        self._output = show({"text/plain": ""}, raw=True, display_id=True)
+
+    def write(self, text: str) -> None:
+        """Show what tqdm writes, in place of what it wrote before."""
+        line = text.strip("\r\n")
+        if line:
+            self._output.update({"text/plain": line}, raw=True)
+
+    def flush(self) -> None:
+        """Do nothing: every line is shown at once."""
 
 
 def describe_records(study: str, data_dir: str = "data") -> str:

@@ -5,6 +5,7 @@ row each. A side that did not tell what its servers resolved is paired by the la
 """
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from study.analyze.compare_types import Verdict
@@ -33,10 +34,10 @@ FOLLOWS_THE_CARD = ("compilation_config.compile_ranges_endpoints",)
 MOST_NAMED = 3
 """Settings that a sentence names; the table has all."""
 ALWAYS = (
-    *("session", "model", "load_format", "vLLM", "vLLM commit", "torch", "driver", "host", "replicates"),
+    *("session", "model", "vLLM", "vLLM commit", "torch", "driver", "host", "replicates"),
     *("input_tokens", "output_tokens"),
 )
-"""Conditions that are printed whether they differ or not."""
+"""Conditions that are printed whether they differ or not, where a side recorded them."""
 _OFF = frozenset({"null", "false", "0", '""', "[]", "{}"})
 _STANCES = {
     Verdict.SLOWER: Stance.SLOWER,
@@ -134,9 +135,9 @@ def _list_facts(a: Part, b: Part) -> Iterator[Fact]:
         if name == "vLLM commit" and ours and theirs:
             # Commits are cut at different lengths.
             same = ours.startswith(theirs) or theirs.startswith(ours)
-        if name in ALWAYS or same is False:
+        if same is False or (name in ALWAYS and (ours or theirs)):
             yield Fact(name, ours, theirs, same)
-        elif same is None:
+        elif same is None and name not in ALWAYS:
             others.append(name)
     if others:
         ours, theirs = (", ".join(name for name in others if name in part.facts) or None for part in (a, b))
@@ -190,7 +191,7 @@ def _list_around(a: Part, b: Part, names: frozenset[str]) -> Iterator[SettingPai
 
 
 def _list_rows(a: Part, b: Part, meanings: dict[str, Meaning], users: Sequence[int]) -> Iterator[Row]:
-    for count, level in itertools.product([*users, None], meanings):
+    for count, level in itertools.product([*users, None] if users else [], meanings):
         ours, theirs = (_take(part, count, level) for part in (a, b))
         if not _why_two(meanings[level], a, b, meanings):
             rows = [Row(count, level, ours, theirs)]
@@ -251,8 +252,8 @@ def _claim(meaning: Meaning, a: Part, b: Part, meanings: dict[str, Meaning]) -> 
 
 
 def _why_apart(level: str, a: Part, b: Part) -> str:
-    reasons = [f"{name}: {part.without_figure[level]}" for name, part in (("A", a), ("B", b))
-               if level in part.without_figure]  # fmt: skip
+    sides = (("A", a), ("B", b))
+    reasons = [f"{name}: {part.without_figure[level]}" for name, part in sides if level in part.without_figure]
     return "; ".join(reasons) or "no cost at a number of users that both sides have"
 
 
@@ -285,16 +286,15 @@ def _touch(ours: Says, theirs: Says) -> bool:
 
 def _range(says: Says) -> tuple[float, float]:
     """Return the range of a side's costs in percent, with their intervals where they have any."""
-    ends = []
-    for cost in says.costs:
-        effect, point = cost.effect_percent, cost.point_percent or 0.0
-        ends.append((point, point) if effect is None or (effect.low, effect.high) == (None, None) else
-                    (_end(effect.low, "-inf"), _end(effect.high, "inf")))  # fmt: skip
+    ends = [_ends(cost) for cost in says.costs]
     return min(low for low, _ in ends), max(high for _, high in ends)
 
 
-def _end(value: float | None, open_end: str) -> float:
-    return float(open_end) if value is None else value
+def _ends(cost: Cost) -> tuple[float, float]:
+    effect, point = cost.effect_percent, cost.point_percent or 0.0
+    if effect is None or (effect.low is None and effect.high is None):
+        return point, point
+    return -math.inf if effect.low is None else effect.low, math.inf if effect.high is None else effect.high
 
 
 def _list_alone(a: Part, b: Part) -> Iterator[str]:

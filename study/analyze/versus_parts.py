@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from study.analyze.compare_types import Pair
 from study.analyze.findings import Findings, FindOptions
+from study.analyze.formats import format_model
 from study.analyze.judged_runs import DEFAULT_LEVEL
 from study.analyze.level_tables import IGNORED_WHEN_ALIKE
 from study.analyze.stats import Estimate
@@ -147,7 +148,7 @@ def _facts(launches: Sequence[LaunchRecord], found: Findings) -> dict[str, str]:
     servers = "a fresh server each" if found.fresh_servers else "one server a level"
     facts: dict[str, str | None] = {
         "session": found.session,
-        "model": found.comparable.get("model"),
+        "model": format_model(found.comparable) if "model" in found.comparable else None,
         "vLLM": found.versions.get("vllm"),
         "vLLM commit": _join(machines, "vllm_commit"),
         "torch": found.versions.get("torch"),

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from study.analyze.formats import MISSING, format_ms
+from study.analyze.formats import MISSING, format_counted, format_ms
 from study.analyze.versus_types import Beside, Cell, Part, Row, SettingPair, Side, Versus
 from study.errors import InputError
 from study.publish.plain_text import clean_text, escape_markdown
@@ -13,8 +13,9 @@ from study.publish.sheets import LONGEST_CELL, Sheet
 from study.publish.versus_words import say_cost, say_differs, say_holds, say_setting
 from study.publish.wording import say_users
 
-WIDEST_COLUMN = 34
-"""Characters of a column in a terminal; longer cells go on in the next line."""
+WIDEST_COLUMN = {3: 64, 4: 48}
+NARROW_COLUMN = 32
+"""Characters of a column in a terminal, by columns of the table; longer cells go on in the next line."""
 NO_IMPORT = (
     "Ratios are never imported from another card: each percentage is against the default of its own side, and no "
     "verdict is made across the two."
@@ -117,8 +118,8 @@ def _list_meanings(one: Beside) -> Iterator[Sheet]:
     rows = []
     for meaning in one.meanings:
         count = len(meaning.differences)
-        why = f"{count} setting{'' if count == 1 else 's'} of it differ{'s' if count == 1 else ''}, below"
-        rows.append((meaning.level, said[meaning.same], meaning.reason or (why if count else MISSING)))
+        why = f"{format_counted(count, 'setting')} of it, below" if count else MISSING
+        rows.append((meaning.level, said[meaning.same], meaning.reason or why))
     yield Sheet("Does a label mean one thing on both sides?", ("level", "one thing?", "why"), tuple(rows))
     levels: dict[SettingPair, list[str]] = {}
     for meaning in one.meanings:
@@ -184,7 +185,8 @@ def _wrap(text: str, indent: str) -> str:
 
 def _write_table(sheet: Sheet) -> str:
     """Write a table in columns two blanks apart; a long cell goes on in the next line."""
-    cells = [[textwrap.wrap(cell, WIDEST_COLUMN) or [""] for cell in row] for row in (sheet.head, *sheet.rows)]
+    widest = WIDEST_COLUMN.get(len(sheet.head), NARROW_COLUMN)
+    cells = [[textwrap.wrap(cell, widest) or [""] for cell in row] for row in (sheet.head, *sheet.rows)]
     widths = [max(len(line) for row in cells for line in row[place]) for place in range(len(sheet.head))]
     lines = []
     for row in cells:

@@ -1,11 +1,12 @@
 """How a comparison of editions writes its settings, costs and claims."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from study.analyze.compare_types import Verdict
-from study.analyze.formats import MISSING
+from study.analyze.formats import MISSING, format_counted
+from study.analyze.level_tables import CUDAGRAPH_MODES, MODES
 from study.analyze.versus_types import Beside, Claim, Cost, Outcome, Part, Says, SettingPair, Stance
 from study.publish.plain_text import clean_text
 from study.publish.sheets import LONGEST_CELL
@@ -13,6 +14,10 @@ from study.publish.wording import NOT_ENOUGH, say_interval, say_percent
 
 LONGEST_VALUE = 60
 """Characters of a setting's value."""
+_NAMES: Mapping[str, Mapping[Any, str]] = {
+    "compilation_config.mode": {str(number): name for number, name in MODES.items()},
+    "compilation_config.cudagraph_mode": CUDAGRAPH_MODES,
+}
 
 
 def say_setting(pair: SettingPair) -> tuple[str, str, str]:
@@ -22,7 +27,12 @@ def say_setting(pair: SettingPair) -> tuple[str, str, str]:
         ours, theirs = json.loads(a[0]), json.loads(b[0])
         if isinstance(ours, list) and isinstance(theirs, list) and max(len(ours), len(theirs)) > 4:
             return pair.path, _say_list(ours, theirs), _say_list(theirs, ours)
-    ours_text, theirs_text = (" or ".join(values) or "not known there" for values in (a, b))
+    names = _NAMES.get(pair.path, {})
+    # vLLM gives its enumerations as numbers.
+    ours_text, theirs_text = (
+        " or ".join(f"{value} ({names[value]})" if value in names else value for value in values) or "not known there"
+        for values in (a, b)
+    )
     same = 0
     while ours_text[: same + LONGEST_VALUE] == theirs_text[: same + LONGEST_VALUE] and ours_text != theirs_text:
         same += LONGEST_VALUE // 2
@@ -65,7 +75,7 @@ def _say_verdict(cost: Cost) -> str:
 
 def _say_units(cost: Cost) -> str:
     effect = cost.effect_percent
-    return "no runs" if effect is None else f"{effect.n} {effect.unit}{'' if effect.n == 1 else 's'}"
+    return "no runs" if effect is None else format_counted(effect.n, effect.unit)
 
 
 def say_count(users: Sequence[int]) -> str:
@@ -81,10 +91,9 @@ def say_holds(one: Beside) -> Iterator[str]:
         if claim.outcome is Outcome.HOLDS and claim.a and claim.b:
             # A figure without a verdict of its own side is what was measured, and no more.
             earned = all(cost.verdict is not None for says in (claim.a, claim.b) for cost in says.costs)
-            as_fast = claim.a.stance is Stance.AS_FAST
-            how = f"as fast as {one.a.default}, within the margin," if as_fast else (
-                f"{claim.a.stance.value} than {one.a.default}"
-            )  # fmt: skip
+            how = f"{claim.a.stance.value} than {one.a.default}"
+            if claim.a.stance is Stance.AS_FAST:
+                how = f"as fast as {one.a.default}, within the margin,"
             start = f"{claim.level} {'is' if earned else 'measured'} {how} on both, at {say_count(claim.users)}"
             yield f"{start}: {_say_both(claim, one)}.{_say_label(claim, one)}"
 
