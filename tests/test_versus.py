@@ -12,8 +12,8 @@ from edition_study import make_root, write_study
 from make_records import RESOLVED, make_cpu_machine, make_launch, make_machine, make_run, make_study
 
 from study.analyze.findings import find
-from study.analyze.versus import match_cards, set_beside
-from study.analyze.versus_parts import measure_part
+from study.analyze.versus import set_beside
+from study.analyze.versus_parts import match_cards, measure_part
 from study.analyze.versus_types import CardMatch, Outcome, Side, Stance
 from study.errors import InputError
 from study.publish.versus_side import read_side

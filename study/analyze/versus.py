@@ -9,9 +9,9 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from study.analyze.compare_types import Verdict
+from study.analyze.versus_parts import match_cards
 from study.analyze.versus_types import (
     Beside,
-    CardMatch,
     Cell,
     Claim,
     Cost,
@@ -107,23 +107,6 @@ def _set_parts(a: Part, b: Part) -> Beside:
         alone=tuple(_list_alone(a, b)),
         same_records=a == b if a.published or b.published else a.name == b.name,
     )
-
-
-def match_cards(a: Part, b: Part) -> CardMatch:
-    """Say what is known of the cards of two parts: by what tells cards apart, or else by their names."""
-    if a.device == b.device == "cpu":
-        return CardMatch.SAME_HOST if set(a.units) == set(b.units) else CardMatch.OTHER_HOST
-    if "cpu" in (a.device, b.device):
-        return CardMatch.DIFFERENT
-    if not a.cards or not b.cards:
-        return CardMatch.UNKNOWN
-    if not set(a.cards) & set(b.cards):
-        return CardMatch.DIFFERENT
-    if not a.units or not b.units:
-        return CardMatch.NAME_ALONE if a.cards == b.cards else CardMatch.UNKNOWN
-    if set(a.units) & set(b.units):
-        return CardMatch.SAME if set(a.units) == set(b.units) else CardMatch.SHARED
-    return CardMatch.SAME_MODEL if a.cards == b.cards else CardMatch.DIFFERENT
 
 
 def _list_facts(a: Part, b: Part) -> Iterator[Fact]:

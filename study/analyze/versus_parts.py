@@ -1,4 +1,4 @@
-"""The parts of a comparison of editions: one from a study's records, one from medians that were published alone."""
+"""The parts of a comparison of editions: one from a study's records, one from medians that were published alone; and their cards."""
 
 import json
 import math
@@ -14,7 +14,7 @@ from study.analyze.formats import format_model
 from study.analyze.judged_runs import DEFAULT_LEVEL
 from study.analyze.level_tables import IGNORED_WHEN_ALIKE
 from study.analyze.stats import Estimate
-from study.analyze.versus_types import Cell, Cost, Part, Settings
+from study.analyze.versus_types import CardMatch, Cell, Cost, Part, Settings
 from study.records import LaunchRecord, Machine
 from study.store import StudyRecords
 
@@ -206,3 +206,20 @@ def _caution(found: Findings) -> Iterator[str]:
         yield f"the card was throttled in {heat.throttled} of {heat.judged} runs of this cooled session"
     if not found.fresh_servers:
         yield "all seeds of a level share one server process, so its blocks are not independent"
+
+
+def match_cards(a: Part, b: Part) -> CardMatch:
+    """Say what is known of the cards of two parts: by what tells cards apart, or else by their names."""
+    if a.device == b.device == "cpu":
+        return CardMatch.SAME_HOST if set(a.units) == set(b.units) else CardMatch.OTHER_HOST
+    if "cpu" in (a.device, b.device):
+        return CardMatch.DIFFERENT
+    if not a.cards or not b.cards:
+        return CardMatch.UNKNOWN
+    if not set(a.cards) & set(b.cards):
+        return CardMatch.DIFFERENT
+    if not a.units or not b.units:
+        return CardMatch.NAME_ALONE if a.cards == b.cards else CardMatch.UNKNOWN
+    if set(a.units) & set(b.units):
+        return CardMatch.SAME if set(a.units) == set(b.units) else CardMatch.SHARED
+    return CardMatch.SAME_MODEL if a.cards == b.cards else CardMatch.DIFFERENT

@@ -1,0 +1,101 @@
+import time
+
+import pytest
+
+from study.design.parameters import make_parameters
+from study.design.pool import Prompt
+from study.errors import LoadError
+from study.measure.client import summarize_requests
+from study.measure.load import Client, Target, make_pool, size_run, warm_up
+
+RESULT = {
+    "start_times": [10.2, 10.0, 10.1, 10.3],
+    "ttfts": [0.02, 0.01, 0.0, 0.03],
+    "latencies": [0.05, 0.04, 0.0, 0.06],
+    "itls": [[0.01, 0.02], [0.015, 0.015], [], [0.0001, 0.0299]],
+    "input_lens": [8, 8, 8, 8],
+    "output_lens": [3, 3, 0, 3],
+    "errors": ["", "", "boom", ""],
+}
+
+
+def test_requests_come_in_the_order_sent():
+    columns = summarize_requests(RESULT, 2)
+    assert columns["start_s"] == [10.0, 10.1, 10.2, 10.3]
+    assert columns["order"] == [1, 2, 0, 3]
+    assert columns["ttft_s"] == [0.01, None, 0.02, 0.03]  # a failed request has no time, never 0
+    assert columns["output_tokens"] == [3, None, 3, 3]
+    assert columns["error"] == ["", "boom", "", ""]
+
+
+def test_pieces_and_short_gaps_are_counted():
+    columns = summarize_requests(RESULT, 2)
+    assert columns["chunks"] == [3, 0, 3, 3]
+    assert columns["short_gaps"] == [0, 0, 0, 1]  # 0.1 ms beside a mean of 15 ms
+
+
+def test_the_first_request_of_each_wave_is_the_witness():
+    assert summarize_requests(RESULT, 2)["witness_us"] == {0: [15000, 15000], 2: [10000, 20000]}
+
+
+def test_a_request_without_tokens_is_a_failure_even_without_a_word():
+    result = {**RESULT, "errors": ["", "", "", ""]}
+    assert summarize_requests(result, 2)["error"][1] == "no token came back"
+
+
+@pytest.mark.parametrize(
+    ("wave_s", "factor", "waves"),
+    [(1.0, 1, 10), (2.0, 1, 8), (0.9, 1, 12), (6.0, 6, 10), (10.0, 6, 8)],
+)
+def test_runs_are_at_least_eight_waves_and_ten_or_sixty_seconds(wave_s, factor, waves):
+    # METHOD.md: at least 8 waves and at least min_run_s (10 s; 60 s for levels that launch from the host)
+    parameters = make_parameters({"study": "s", "model": "m"})
+    assert size_run(parameters, factor, wave_s) == waves
+
+
+@pytest.fixture
+def client(fake_vllm, tmp_path):
+    client = Client("m", tmp_path / "client.log", tmp_path, {})
+    yield client
+    client.close()
+
+
+def test_a_pool_is_made_with_the_models_tokenizer(client, tmp_path):
+    parameters = make_parameters({"study": "s", "model": "m", "input_tokens": 5})
+    pool = make_pool(client, parameters, tmp_path, 1, 10)
+    assert len(pool) == 10
+    assert {len(item.prompt.split()) for item in pool} == {5}
+    assert pool == make_pool(client, parameters, tmp_path, 1, 10)
+    assert pool != make_pool(client, parameters, tmp_path, 2, 10)
+
+
+def test_a_users_pool_is_taken_as_it_is(client, tmp_path):
+    (tmp_path / "pool.jsonl").write_text('{"prompt": "a b", "output_tokens": 5}\n')
+    parameters = make_parameters({"study": "s", "model": "m", "pool": "pool.jsonl"})
+    assert make_pool(client, parameters, tmp_path, 1, 10) == [Prompt("a b", 5)]
+
+
+def test_a_server_that_is_not_there_is_a_load_error(client, tmp_path):
+    parameters = make_parameters({"study": "s", "model": "m", "output_tokens": 4})
+    target = Target("http://127.0.0.1:9", "m", parameters, tmp_path)
+    with pytest.raises(LoadError, match="refused"):
+        warm_up(client, target, 1, [Prompt("w1")], (1, 1.0))
+
+
+def test_a_dead_client_is_a_load_error_that_says_so(client):
+    client._process.kill()
+    client._process.wait()
+    with pytest.raises(LoadError, match="the load client ended"):
+        client.ask({"job": "pool"}, 5.0)
+
+
+def test_a_silent_client_is_ended_at_its_deadline(fake_vllm, tmp_path):
+    client = Client("m", tmp_path / "client.log", tmp_path, {})
+    client.ask({"job": "pool", "seed": 1, "input_tokens": 2, "size": 1}, 30.0)
+    client._process.send_signal(19)  # SIGSTOP: alive, and silent
+    started = time.monotonic()
+    with pytest.raises(LoadError, match="did not answer within 0 s"):
+        client.ask({"job": "pool", "seed": 1, "input_tokens": 2, "size": 1}, 0.4)
+    assert time.monotonic() - started < 5
+    assert client._process.poll() is not None
+    client.close()
