@@ -1,4 +1,4 @@
-"""The command line: `python -m study plan|run|tables|decide|edition|startup|check`.
+"""The command line: `python -m study plan|run|tables|decide|edition|compare|calibrate|startup|check`.
 
 Exit code 0 on success, 2 on unusable input (one line that names the value and what would work), 1 otherwise. Each
 command imports what it needs when it runs, so that `--help` and `plan` answer at once.
@@ -63,6 +63,22 @@ def _takes_edition(parser: argparse.ArgumentParser) -> None:
 
 def _takes_log(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("log", type=Path, help="a server's log; - for standard input")
+
+
+def _takes_sides(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("a", metavar="A", help="a study, an edition, or a reference edition such as 2026.10")
+    parser.add_argument("b", metavar="B", help="what to set beside it")
+    parser.add_argument("--markdown", action="store_true", help="Markdown instead of text")
+    parser.add_argument("--data-dir", type=Path, default=Path("data"), metavar="DIR")
+
+
+def _takes_calibration(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--blocks", type=int, default=5, help="blocks of each simulated study (default 5)")
+    parser.add_argument("--studies", type=int, default=20_000, help="simulated studies (default 20,000)")
+    parser.add_argument("--seed", type=int, default=0)
+    for name, default in (("run-noise", 0.005), ("launch-noise", 0.01), ("effect", 0.0), ("margin", 0.01)):
+        text = f"a share (default {default:g})"
+        parser.add_argument(f"--{name}", type=float, default=default, metavar="SHARE", help=text)
 
 
 def _read_parameters(options: argparse.Namespace) -> Any:  # noqa: ANN401 (Parameters, imported late)
@@ -135,6 +151,38 @@ def _startup(options: argparse.Namespace) -> int:
     return 0
 
 
+def _compare(options: argparse.Namespace) -> int:
+    from study.analyze.versus import set_beside
+    from study.design.root import find_root
+    from study.publish.versus import render_versus
+    from study.publish.versus_side import read_side
+
+    root = find_root()
+    a, b = (read_side(root, name, options.data_dir) for name in (options.a, options.b))
+    print(render_versus(set_beside(a, b), "markdown" if options.markdown else "text"), end="")
+    return 0
+
+
+def _calibrate(options: argparse.Namespace) -> int:
+    import numpy as np
+
+    from study.analyze.calibrate import calibrate, render_calibration
+    from study.analyze.calibrate_noise import SimulatedStudy
+
+    if options.seed < 0:
+        raise InputError(f"seed {options.seed} is negative; 0 or more works")
+    simulated = SimulatedStudy(
+        blocks=options.blocks,
+        run_noise=options.run_noise,
+        launch_noise=options.launch_noise,
+        effect=options.effect,
+        margin=options.margin,
+        studies=options.studies,
+    )
+    print(render_calibration(calibrate(simulated, np.random.default_rng(options.seed))))
+    return 0
+
+
 def _check(options: argparse.Namespace) -> int:
     from study.check import check_study
 
@@ -165,6 +213,8 @@ _COMMANDS = (
     ("tables", _tables, "build the tables of a study from its raw records"),
     ("decide", _decide, "print what the figures of a study recommend"),
     ("edition", _edition, "write an edition from studies"),
+    ("compare", _compare, "set a study or edition beside another: meanings of levels, figures, what holds on both"),
+    ("calibrate", _calibrate, "simulate studies: how often verdicts err, and what so many blocks can find"),
     ("startup", _startup, "read a server's startup log; prints JSON"),
     ("check", _check, "verify a raw folder: schema, fingerprints, hashes, completeness"),
 )
@@ -174,6 +224,8 @@ _ARGUMENTS = {
     "tables": _takes_study,
     "decide": _takes_study,
     "edition": _takes_edition,
+    "compare": _takes_sides,
+    "calibrate": _takes_calibration,
     "startup": _takes_log,
     "check": _takes_study,
 }

@@ -40,6 +40,10 @@ def test_the_plan_names_launches_runs_and_time():
         (["edition", "x", "none"], "none"),
         (["edition", "../x", H200], "../x"),
         (["startup", "none.log"], "none.log"),
+        (["compare", "none", H200], "none"),
+        (["calibrate", "--blocks", "1"], "blocks"),
+        (["calibrate", "--margin", "0"], "margin"),
+        (["calibrate", "--seed", "-1"], "seed -1"),
     ],
 )
 def test_unusable_input_is_one_line_and_exit_code_2(arguments, named):
@@ -92,3 +96,17 @@ def test_the_committed_tables_come_from_the_committed_records(tmp_path):
     built = {path.name: path.read_bytes() for path in (tmp_path / "processed" / H200).iterdir()}
     kept = {path.name: path.read_bytes() for path in (ROOT / "data/processed" / H200).iterdir()}
     assert built == kept
+
+
+def test_the_h200_beside_the_last_edition_is_two_cards_and_no_verdict():
+    done = study("compare", "2026.10", H200)
+    assert done.returncode == 0, done.stderr
+    assert "60.36" in done.stdout
+    assert "5.12" in done.stdout
+    assert study("compare", "2026.10", H200, "--markdown").stdout.startswith("#")
+
+
+def test_calibration_tells_the_error_rates_in_under_a_minute():
+    done = study("calibrate", "--blocks", "5", "--effect", "0.02")
+    assert done.returncode == 0
+    assert "20,000 simulated studies" in done.stdout

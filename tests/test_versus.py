@@ -288,6 +288,13 @@ def test_what_changes_the_meaning_of_a_level(sections, same):
     assert one.meanings[0].same is same
 
 
+def test_servers_of_one_side_that_disagree_are_no_one_thing():
+    part = make_part(COSTS)
+    settings = {**part.settings["eager"], "compilation_config.mode": ("0", "3")}
+    mixed = dataclasses.replace(part, settings={**part.settings, "eager": settings})
+    assert next(meaning for meaning in beside(mixed, mixed).meanings if meaning.level == "eager").same is False
+
+
 def test_settings_around_the_levels_are_listed_and_split_nothing():
     told = {name: {**config, "scheduler_config": {"max_num_seqs": 256}} for name, config in
             (("default", RESOLVED), ("eager", EAGER))}  # fmt: skip

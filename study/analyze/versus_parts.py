@@ -1,4 +1,4 @@
-"""The parts of a comparison of editions: one from a study's records, one from medians that were published alone; and their cards."""
+"""The parts of a comparison of editions, from records or from medians published alone, and their cards."""
 
 import json
 import math
