@@ -259,13 +259,21 @@ def _ended_by_signals(detach: bool) -> Iterator[None]:
         raise Interrupted
 
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
-    if not detach and stat.S_ISFIFO(os.fstat(0).st_mode):
+    if not detach and _has_pipe():
         threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _has_pipe() -> bool:
+    """Whether standard input is a pipe that a parent holds (it may be closed, a terminal or a file)."""
+    try:
+        return stat.S_ISFIFO(os.fstat(0).st_mode)
+    except OSError:
+        return False
 
 
 def _end_with_parent() -> None:

@@ -293,6 +293,21 @@ def test_a_session_on_a_card_reads_it_and_gates_on_its_idle_temperature(fake_vll
     assert measured[0].missing["canary_before"]
 
 
+def test_gpu_memory_that_a_stop_leaves_is_named(fake_vllm, small_study, monkeypatch):
+    monkeypatch.setattr("study.measure.launch.MEMORY_DEADLINE_S", 0.3)
+    card = fake_nvml.FakeCard(used_gib=2.0)
+    reader = GpuReader.open(None, fake_nvml.FakeNvml(card))
+
+    def canary(*_arguments):
+        card.used_gib = 42.0  # what a server would take and not give back
+        return None, "no torch"
+
+    monkeypatch.setattr("study.measure.launch.run_canary", canary)
+    small_study |= {"device": "cuda", "users": [1], "levels": ["O0"], "cool_to_c": 90}
+    run(small_study, open_gpu=lambda _gpu: reader)
+    assert read(small_study).launches[0].left_over == ["40.0 GiB of GPU memory"]
+
+
 def test_an_unfinished_block_is_begun_again_on_another_card(fake_vllm, small_study):
     small_study |= {"device": "cuda", "users": [1], "cool_to_c": 50}
     cards = [fake_nvml.FakeCard(), fake_nvml.FakeCard(uuid=fake_nvml.OTHER_UUID)]

@@ -26,6 +26,8 @@ from study.records import Canary, LaunchRecord, Outcome
 CANARY_TIMEOUT_S = 180.0
 CANARY_FRESH_S = 60.0
 """A canary this young, with nothing run since, serves as the next launch's canary too."""
+MEMORY_DEADLINE_S = 10.0
+MEMORY_SLACK_GIB = 0.5
 COLD_CACHES = {
     "VLLM_CACHE_ROOT": "vLLM: torch.compile, AOT, FlashInfer autotuning, DeepGEMM",
     "TRITON_CACHE_DIR": "Triton kernels",
@@ -53,6 +55,7 @@ class Launch:
         self.temporary = make_temporary()
         self.cut_short = False
         self.card_before = self._on_card()
+        self.used_before_gib = setting.reader.memory_used_gib() if setting.reader else None
         self.reasons: dict[str, str] = {}
         self.facts: dict[str, Any] = self._first_facts(attempt)
 
@@ -157,12 +160,27 @@ class Launch:
         self.facts["left_over"] = [
             *stopped.left_over,
             *(f"process {pid} on the GPU" for pid in sorted(self._on_card() - self.card_before)),
+            *self._memory_left(),
         ]
         redact_log(self.log, self.setting.root, server.secret)
 
     def _on_card(self) -> set[int]:
         """Return the processes on the card; their ids may be those of another namespace."""
         return set((self.setting.reader.process_ids() if self.setting.reader else None) or ())
+
+    def _memory_left(self) -> list[str]:
+        """Say what GPU memory the stop left, after the driver had a moment to give it back."""
+        reader, before_gib = self.setting.reader, self.used_before_gib
+        if reader is None or before_gib is None:
+            return []
+        deadline = time.monotonic() + MEMORY_DEADLINE_S
+        while True:
+            used_gib = reader.memory_used_gib()
+            if used_gib is None or used_gib - before_gib <= MEMORY_SLACK_GIB:
+                return []
+            if time.monotonic() > deadline:
+                return [f"{used_gib - before_gib:.1f} GiB of GPU memory"]
+            time.sleep(0.2)
 
     def _close(self, outcome: Outcome) -> LaunchRecord:
         """Write the record; the canary after the stop is skipped when the session ends at once."""
