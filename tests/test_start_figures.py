@@ -161,7 +161,7 @@ def test_cold_starts_go_with_the_token_times_of_a_speed_study():
 def test_they_are_cut_to_the_blocks_that_both_have_and_say_so():
     (one, _) = join_starts(speed_study(blocks=5), cold_study(blocks=3))
     assert one.level_input.start_s.size == one.level_input.token_s.size == 3
-    assert any("only the first three blocks of each count" in note for note in one.notes)
+    assert any("only the first 3 blocks of each count" in note for note in one.notes)
     (one, _) = join_starts(speed_study(blocks=3), cold_study(blocks=3))
     assert not any("only the first" in note for note in one.notes)
 
@@ -241,7 +241,7 @@ def test_the_printed_table_has_the_interval_and_the_time_to_the_first_token():
     found = find(starts_of([-30.0, -32.0, -34.0], 3))
     row = next(row for row in list_starts(found).rows if row[0] == "O0")
     assert "\N{MINUS SIGN}32.0 s (\N{MINUS SIGN}37.0 to \N{MINUS SIGN}27.0, 3 blocks)" in row
-    assert "later than default" in list_starts(found).head
+    assert "later than default (95 percent interval)" in list_starts(found).head
 
 
 @pytest.fixture(scope="module")

@@ -51,7 +51,8 @@ LEVEL_COLUMNS = (
 )
 START_COLUMNS = (
     *("level", "cache", "n", "failed", "median_s", "least_s", "greatest_s", "difference_s", "difference_low_s"),
-    *("difference_high_s", "difference_n", "difference_unit", "difference_reason", "to_first_token_s"),
+    *("difference_high_s", "difference_confidence", "difference_n", "difference_unit", "difference_reason"),
+    "to_first_token_s",
     *("kv_cache_blocks_least", "kv_cache_blocks_greatest", "kv_cache_tokens_least", "kv_cache_tokens_greatest"),
     *("emptied", "not_emptied", "machines", "reason"),
 )
@@ -203,7 +204,8 @@ def start_table(
             rows.append({"level": level, "n": 0, "failed": 0, "reason": _why_nothing(launches)})
     kv_cache = (name for name in START_COLUMNS if name.startswith("kv_cache"))
     counts = ["n", "failed", "machines", "difference_n", *kv_cache]
-    return make_frame(rows, START_COLUMNS).astype(dict.fromkeys(counts, "Int64"))
+    types = {**dict.fromkeys(counts, "Int64"), "difference_confidence": "float64"}
+    return make_frame(rows, START_COLUMNS).astype(types)
 
 
 def _start_row(level: str, cache: str, launches: Sequence[LaunchRecord]) -> dict[str, Any]:
@@ -244,6 +246,7 @@ def _difference(gain: StartGain | None, is_default: bool) -> dict[str, Any]:
         "difference_s": -later.point,
         "difference_low_s": None if later.high is None else -later.high,
         "difference_high_s": None if later.low is None else -later.low,
+        "difference_confidence": later.confidence,
         "difference_n": later.n,
         "difference_unit": later.unit,
         "difference_reason": gain.reason or None,

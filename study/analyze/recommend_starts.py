@@ -97,7 +97,7 @@ def _join(speed: Findings, starts: Findings, at: BreakEvenAt, gain: StartGain) -
         f"those of study {speed.study} ({counted(of_speed, at.unit)}), put together in order"
     ]
     if of_starts != of_speed:
-        notes.append(f"only the first {counted(n, unit)} of each count")
+        notes.append(f"only the first {unit} of each counts" if n == 1 else f"only the first {n} {unit}s of each count")
     if {card.unit for card in starts.cards} != {card.unit for card in speed.cards}:
         notes.append("the cards are of one kind, but not the same ones")
     return BreakEvenAt(at.level, at.default, at.users, gain.cache, unit, ours, theirs, result, tuple(notes))

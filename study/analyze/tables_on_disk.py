@@ -17,6 +17,7 @@ from typing import Any
 
 import pandas as pd
 
+from study.analyze.first_requests import first_request_table
 from study.analyze.judged_runs import JudgedRun, judge_runs
 from study.analyze.level_tables import level_table, start_table
 from study.analyze.runs import DEFAULT_BELOW_SHARE
@@ -69,6 +70,7 @@ def write_tables(
         "session": session_table(study, None, levels, judged),
         "levels": level_table(study, use_for, levels),
         "starts": start_table(study, levels),
+        "first_requests": first_request_table(study, levels),
         "left_out": left_out_table(study, judged),
     }
     texts = {f"{name}.csv": frame.to_csv(index=False, lineterminator="\n") for name, frame in frames.items()}

@@ -106,7 +106,7 @@ def _save(edition: Edition) -> Path:
         Shown(
             view=view,
             advice=view.advise(edition.views),
-            plates=view.draw(),
+            plates=view.draw(edition.views),
             tables=tables[view.found.study],
             heading=view.found.study if several else "",
         )

@@ -86,7 +86,9 @@ def _say_range(ends: tuple[float, float]) -> str:
 def _say_rule(rule: RangeRule | None) -> str:
     if rule is None:
         return MISSING
-    return f"{100.0 * rule.false_rate:.2g} percent by chance ({rule.n_level} against {rule.n_default} runs)"
+    percent = 100.0 * rule.false_rate
+    rate = f"{percent:.0f}" if percent >= 10.0 else f"{percent:.2g}"
+    return f"{rate} percent by chance ({rule.n_level} against {rule.n_default} runs)"
 
 
 def say_method(found: Findings) -> list[str]:

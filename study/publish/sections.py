@@ -145,7 +145,11 @@ def _starts(one: Shown) -> Block:
         if not part.fits
     )
     tables = [sheets.list_starts(view.found), *([sheets.list_parts(view.parts)] if view.parts else [])]
-    tables.append(sheets.list_first_requests(view.found))
+    first = view.found.first_requests
+    if first["n"].sum():
+        tables.append(sheets.list_first_requests(view.found))
+    elif len(first):
+        said.append(f"What the first requests pay is not known: {'; '.join(dict.fromkeys(first['reason']))}.")
     pictures = (one.picture("starts"), one.picture("start_parts"))
     return Block(one.heading, tuple(said), misfits, tuple(tables), pictures, files=one.links("starts"))
 

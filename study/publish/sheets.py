@@ -103,8 +103,10 @@ def _say_changes(row: Row, default: Row | None) -> str:
 
 def list_starts(found: Findings) -> Sheet:
     """Lay out the starts: seconds from the spawn to the first token by level and state of the caches."""
+    shares = found.starts["difference_confidence"].dropna()
+    share = f" ({100.0 * shares.iloc[0]:.3g} percent interval)" if len(shares) else ""
     head = (
-        *("level", "caches", "launches", "median start", "least to greatest", f"later than {found.default}"),
+        *("level", "caches", "launches", "median start", "least to greatest", f"later than {found.default}{share}"),
         *("of which ready to first token", "KV cache blocks", "failed"),
     )
     table = found.starts.astype(object).where(found.starts.notna(), None).to_dict("records")

@@ -47,7 +47,9 @@ class PartLook:
 
 
 OTHER = "silence or other, named in the table"
-UNACCOUNTED = "no line accounts for"
+UNACCOUNTED = "no line accounts for it"
+LEAST_S = 0.001
+"""Shorter parts are what rounding leaves."""
 PART_LOOKS: Mapping[str, PartLook] = {
     "imports and configuration": PartLook("#84786c"),
     "engine process up": PartLook("#84786c", "...."),
@@ -116,7 +118,7 @@ def segments(bar: LevelParts) -> list[tuple[str, float]]:
     """
     known = [(name if name in PART_LOOKS else OTHER, seconds) for name, seconds in bar.parts]
     rest_s = bar.start_s - sum(seconds for _, seconds in known) if bar.wall_s is None else bar.unaccounted_s or 0.0
-    return [(name, seconds) for name, seconds in [*known, (UNACCOUNTED, rest_s)] if seconds > 0.0]
+    return [(name, seconds) for name, seconds in [*known, (UNACCOUNTED, rest_s)] if seconds >= LEAST_S]
 
 
 def _draw_bar(axes: Axes, row: int, bar: LevelParts, longest_s: float) -> None:
