@@ -14,6 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 SCHEMA_VERSION: Literal[1] = 1
 
+ASKED_TO_END = "the session was asked to end"
+"""Why something is missing or interrupted when a signal, or the parent's closed pipe, ended the session."""
+
 Cell = Annotated[float | None, Field(allow_inf_nan=False)]
 Column = list[Cell]
 

@@ -15,7 +15,7 @@ def fake_vllm(monkeypatch):
     known = os.environ.get("PYTHONPATH")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS / "fake_vllm"), *([known] if known else [])]))
     monkeypatch.setenv("STUDY_TEST_MARK", uuid.uuid4().hex)
-    for name in ("FAKE_VLLM_FAULT", "FAKE_VLLM_FAULT_LEVEL", "FAKE_VLLM_LOAD", "FAKE_VLLM_START_S"):
+    for name in ("FAKE_VLLM_FAULT", "FAKE_VLLM_FAULT_LEVEL", "FAKE_VLLM_LOAD", "FAKE_VLLM_START_S", "FAKE_VLLM_STOP_S"):
         monkeypatch.delenv(name, raising=False)
     return monkeypatch
 

@@ -108,7 +108,7 @@ def test_read_session_shows_tables_and_figures_and_writes_the_tables(project):
     assert ended.returncode == 0, ended.stderr
     text = shown(executed)
     assert text.count("REHEARSAL: this is no result") == 2
-    assert text.count("<img") == text.count("<figcaption>REHEARSAL") == 3
+    assert text.count("<img") == text.count("<figcaption>REHEARSAL") == 5
     assert "default / O0 / O3 / eager: medians over runs" in text
     assert (project / "data" / "processed" / "try" / "runs.csv").is_file()
 

@@ -104,7 +104,8 @@ def test_the_real_engine_did_what_was_asked(rehearsed):
         assert all(ttft > 0 for ttft in requests.ttft_s)
         assert min(requests.chunks) > 12  # tokens came one by one, not in one bunch
         assert run.server.prefix_hits == 0
-    launches = {launch.level: launch for launch in records.launches if launch.outcome.status == "ok"}
+    # the launch that lost its notebook is among them: its run was done, so it is not made again
+    launches = {launch.level: launch for launch in records.launches if launch.resolved is not None}
     assert launches["eager"].resolved["model_config"]["enforce_eager"] is True
     assert launches["O0"].resolved["optimization_level"] == 0
     for launch in launches.values():
@@ -112,6 +113,7 @@ def test_the_real_engine_did_what_was_asked(rehearsed):
         assert launch.kv_cache_blocks > 0
         assert (launch.stopped_by, launch.left_over) == ("SIGINT", [])
         assert launch.rehearsal
+    assert "ok" in {launch.outcome.status for launch in launches.values()}
 
 
 def test_the_tables_and_the_edition_follow_and_are_rebuilt_byte_for_byte(rehearsed):

@@ -197,6 +197,21 @@ def test_a_closed_pipe_ends_the_session_in_order_and_the_same_command_resumes(fa
     ]
 
 
+def test_a_stop_that_has_begun_is_carried_to_its_end(fake_vllm, small_study, tmp_path):
+    fake_vllm.setenv("FAKE_VLLM_STOP_S", "3")
+    small_study |= {"levels": ["O0"], "users": [1]}
+    runner = start_runner(small_study, tmp_path)
+    wait_for_runs(small_study, 1)
+    time.sleep(1)  # the server is being stopped now
+    runner.stdin.close()
+    runner.stdout.read()
+    runner.stdout.close()
+    assert runner.wait(timeout=20) == 1
+    (launch,) = read(small_study).launches
+    assert (launch.outcome.status, launch.stopped_by, launch.left_over) == ("interrupted", "SIGINT", [])
+    assert servers() == []
+
+
 def test_a_killed_runner_leaves_no_server_and_loses_no_run(fake_vllm, small_study, tmp_path):
     runner = start_runner(small_study, tmp_path)
     wait_for_runs(small_study, 1)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from study.analyze.evidence import Evidence
 from study.analyze.runs import DEFAULT_BELOW_SHARE, RunFigures, figures_of
 from study.analyze.validity import Validity, judge_run, note_run
-from study.records import LaunchRecord, RunRecord
+from study.records import ASKED_TO_END, LaunchRecord, RunRecord
 from study.store import StudyRecords
 
 DEFAULT_LEVEL = "default"
@@ -75,7 +75,8 @@ def _with_later_canary(launch: LaunchRecord, study: StudyRecords) -> LaunchRecor
     A session that is asked to end skips the canary after the stop; the resumed one begins with a canary that tells as
     much: whether the machine is as fast as it was.
     """
-    if launch.outcome.status != "interrupted" or launch.canary_after is not None:
+    cut_short = launch.outcome.status == "interrupted" or launch.missing.get("canary_after") == ASKED_TO_END
+    if not cut_short or launch.canary_after is not None:
         return launch
     later = [
         other

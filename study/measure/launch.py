@@ -21,7 +21,7 @@ from study.measure.server import DOWNGRADE, Server, log_lines, make_temporary, t
 from study.measure.server_spec import ServerSpec, command_of, recorded_environment
 from study.measure.setting import Interrupted, Setting, no_gate
 from study.measure.thermal import measure_idle
-from study.records import Canary, LaunchRecord, Outcome
+from study.records import ASKED_TO_END, Canary, LaunchRecord, Outcome
 
 CANARY_TIMEOUT_S = 180.0
 CANARY_FRESH_S = 60.0
@@ -72,7 +72,7 @@ class Launch:
             self.facts["canary_before"] = self._canary("canary_before")
             outcome = self._serve()
         except Interrupted:
-            outcome = Outcome(status="interrupted", stage="serve", message="the session was asked to end")
+            outcome = Outcome(status="interrupted", stage="serve", message=ASKED_TO_END)
             raise
         except StudyError as error:
             status: Literal["failed", "interrupted"] = "interrupted" if isinstance(error, InputError) else "failed"
@@ -108,10 +108,12 @@ class Launch:
                     return Outcome(status="ok", stage="done", message="the time limit came before the last run")
             return Outcome(status="ok", stage="done")
         finally:
-            if client:
-                client.close()
-            if server:
-                self._stop(server)
+            try:
+                if client:
+                    client.close()
+            finally:
+                if server:
+                    self._stop(server)
 
     def _watch_start(self, server: Server) -> None:
         """Follow the start to the first token, and read what was resolved."""
@@ -153,7 +155,12 @@ class Launch:
 
     def _stop(self, server: Server) -> None:
         self.facts["stop_asked_s"] = time.monotonic()
-        stopped = server.stop()
+        interrupted = False
+        try:
+            stopped = server.stop()
+        except Interrupted:  # comes once only: a stop that has begun is carried to its end
+            stopped = server.stop()
+            interrupted = True
         self.facts |= {"stopped_s": time.monotonic(), "stopped_by": stopped.stopped_by}
         if stopped.stopped_by is None:
             self.reasons["stopped_by"] = "the server ended on its own"
@@ -163,6 +170,8 @@ class Launch:
             *self._memory_left(),
         ]
         redact_log(self.log, self.setting.root, server.secret)
+        if interrupted:
+            raise Interrupted
 
     def _on_card(self) -> set[int]:
         """Return the processes on the card; their ids may be those of another namespace."""
@@ -184,13 +193,19 @@ class Launch:
 
     def _close(self, outcome: Outcome) -> LaunchRecord:
         """Write the record; the canary after the stop is skipped when the session ends at once."""
-        if outcome.status == "interrupted":
-            self.reasons["canary_after"] = "the session was asked to end"
-        else:
-            self.facts["canary_after"] = self._canary("canary_after")
+        interrupted = False
+        try:
+            if outcome.status != "interrupted":
+                self.facts["canary_after"] = self._canary("canary_after")
+        except Interrupted:
+            interrupted = True
+        if interrupted or outcome.status == "interrupted":
+            self.reasons["canary_after"] = ASKED_TO_END
         shutil.rmtree(self.temporary, ignore_errors=True)
         record = self._record(outcome)
         self.setting.write(record)
+        if interrupted:
+            raise Interrupted
         return record
 
     def _record(self, outcome: Outcome) -> LaunchRecord:

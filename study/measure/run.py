@@ -19,7 +19,7 @@ from study.measure.server import JIT_LINE, Server, log_lines, tail_of
 from study.measure.setting import Interrupted, Setting, no_gate
 from study.measure.telemetry import Sampler
 from study.measure.thermal import as_found, soak
-from study.records import Gate, Outcome, RunRecord, ServerView
+from study.records import ASKED_TO_END, Gate, Outcome, RunRecord, ServerView
 
 END_MARGIN_S = 5.0
 """Kept free for the end of a run when a time limit is near."""
@@ -57,7 +57,7 @@ class Run:
                 return False
             outcome = Outcome(status="ok", stage="done")
         except Interrupted:
-            outcome = Outcome(status="interrupted", stage="load", message="the session was asked to end")
+            outcome = Outcome(status="interrupted", stage="load", message=ASKED_TO_END)
             self._write(outcome, started_unix_s)
             raise
         except LoadError as error:

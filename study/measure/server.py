@@ -70,6 +70,7 @@ class Server:
         self._guard = guard
         self._key = key
         self._started = _create_time(pid)
+        self._stop_facts = StopFacts(None)
 
     @classmethod
     def start(cls, spec: ServerSpec, log: Path, root: Path) -> "Server":
@@ -193,8 +194,8 @@ class Server:
         return found
 
     def stop(self) -> StopFacts:
-        """End the server and say how; nothing of its group stays."""
-        facts = StopFacts(None)
+        """End the server and say how; nothing of its group stays. A stop that was cut short can be asked for again."""
+        facts = self._stop_facts
         for number, deadline_s in STOP_DEADLINES_S:
             if not self._group_alive():
                 break

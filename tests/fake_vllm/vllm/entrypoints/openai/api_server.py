@@ -82,6 +82,7 @@ def main():
     try:
         server.serve_forever()
     except KeyboardInterrupt:
+        time.sleep(float(os.environ.get("FAKE_VLLM_STOP_S", "0")))
         print("INFO:     Shutting down", flush=True)
 
 
