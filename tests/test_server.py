@@ -147,3 +147,15 @@ def test_the_tail_of_a_log_is_its_last_lines(tmp_path):
     log.write_text("\n".join(map(str, range(100))))
     assert tail_of(log, 3) == ["97", "98", "99"]
     assert tail_of(tmp_path / "none") == []
+
+
+def test_the_cause_of_a_failed_start_is_named_not_what_followed(server):
+    server.wait_healthy(20)
+    with server.log.open("a") as log:
+        log.write(
+            "(APIServer pid=1) WARNING 11-29 19:48:27 [x.py:1] errors like `OSError: [Errno 24] Too many open files`\n"
+            "(VllmWorker-0 pid=2) ERROR 11-29 19:48:41 [x.py:9] ValueError: Available memory on node 0 is too small.\n"
+            "    raise RuntimeError(\n"
+            "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}\n"
+        )
+    assert server.last_error() == "ValueError: Available memory on node 0 is too small."

@@ -32,6 +32,7 @@ STOP_DEADLINES_S = ((signal.SIGINT, 20.0), (signal.SIGTERM, 10.0), (signal.SIGKI
 FIRST_TOKEN_DEADLINE_S = 600.0
 GUARD_DEADLINE_S = 15.0
 JIT_LINE = "during inference: "
+ERROR = re.compile(r"\b[A-Z]\w*(?:Error|Exception): .+")
 DOWNGRADE = re.compile(r"setting cudagraph_mode|Overriding cudagraph_mode|cudagraph.*Overriding to")
 
 
@@ -218,10 +219,11 @@ class Server:
             self._guard.wait()
 
     def last_error(self) -> str:
-        """Return the last log line that names an error, or the last line."""
-        lines = tail_of(self.log, 200)
-        errors = [line for line in lines if re.search(r"\b\w*Error\b|error:", line)]
-        return (errors or lines or ["the log is empty"])[-1].strip()[:300]
+        """Return the last error that the log names, the cause rather than what followed from it, or its last line."""
+        lines = tail_of(self.log, 300)
+        found = [match[0] for line in lines if " WARNING " not in line and (match := ERROR.search(line))]
+        causes = [text for text in found if "root cause above" not in text]
+        return (causes or found or lines or ["the log is empty"])[-1].strip()[:300]
 
     def _wait_gone(self, deadline_s: float) -> None:
         deadline = time.monotonic() + deadline_s
