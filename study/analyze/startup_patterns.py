@@ -217,14 +217,22 @@ _CUT_OFF = re.compile(r"(?:\band|\bin|\btook|secs,|seconds,|\(compilation:?)\s*[
 
 def may_matter(raw: str) -> bool:
     """Tell cheaply whether a raw line may hold a reading: most lines of a long-running server's log do not."""
-    return any(hint in raw for hint in _HINTS) or raw.lstrip(" \t").startswith("$ ")
+    return _has_any(raw, _HINTS) or raw.lstrip(" \t").startswith("$ ")
+
+
+def _has_any(text: str, hints: tuple[str, ...]) -> bool:
+    """Tell whether a text holds one of `hints`; a plain loop takes half the time of `any`, for every line of a log."""
+    for hint in hints:  # noqa: SIM110
+        if hint in text:
+            return True
+    return False
 
 
 def find_readings(text: str) -> list[Reading]:
     """Return what a clean line says, in the order of `Kind`; request texts that a server logs are not read."""
     readings = []
     for rule in _RULES:
-        if any(hint in text for hint in rule.hints):
+        if _has_any(text, rule.hints):
             matches = rule.pattern.finditer(text)
             found = [_reading(rule.kind, match) for match in matches]
             readings += found[:1] if rule.kind in _SINGLE else found
