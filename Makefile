@@ -13,7 +13,7 @@ PARAMETERS ?= notebooks/parameters/l4-full-clock.yaml
 TORCH_CPU := torch==2.13.0+cpu
 CPU := .venv/.installed-$(shell cat requirements/cpu.txt pyproject.toml | cksum | cut -d ' ' -f 1)
 CUDA := .venv-cuda/.installed-$(shell cat requirements/cuda.txt pyproject.toml | cksum | cut -d ' ' -f 1)
-PIP := -m pip --disable-pip-version-check --quiet install --no-deps
+PIP := -m pip --disable-pip-version-check -qq install --no-deps
 
 .PHONY: rehearsal study edition test lab install-cpu install-cuda
 .DELETE_ON_ERROR:
