@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-import psutil
-
 from study.design.levels import Level, select_levels
 from study.design.parameters import Parameters, fingerprint
 from study.design.plan import Plan, PlannedLaunch, PlannedRun, make_plan
@@ -78,7 +76,7 @@ def run_session(
         _close_left_open(store, root)
         records = _records_so_far(store, parameters)
         levels = select_levels(parameters.levels, root)
-        _record_session(store, parameters, levels)
+        _record_session(store, records, parameters, levels)
         plan = make_plan(parameters, levels, seen_seconds(records))
         reader = open_gpu(parameters.gpu) if parameters.device == "cuda" else None
         try:
@@ -99,20 +97,21 @@ def _check_input(parameters: Parameters, root: Path) -> None:
         raise InputError("vLLM is not installed in this Python; `make rehearsal` or `make study` installs it")
 
 
-def _records_so_far(store: Store, parameters: Parameters) -> StudyRecords | None:
+def _records_so_far(store: Store, parameters: Parameters) -> StudyRecords:
     """Return what the store holds, refusing a study of other parameters by the field that differs."""
     records = store.read()
-    if not records.launches:
-        return None
-    check_comparable(records.launches[0].comparable, parameters.comparable(), "this session")
+    if records.launches:
+        check_comparable(records.launches[0].comparable, parameters.comparable(), "this session")
     return records
 
 
-def _record_session(store: Store, parameters: Parameters, levels: tuple[Level, ...]) -> None:
+def _record_session(
+    store: Store, records: StudyRecords, parameters: Parameters, levels: tuple[Level, ...]
+) -> None:
     """Keep what was asked for, unless the last session asked for the same."""
     asked = parameters.model_dump(mode="json", exclude={"data_dir"})
     shapes = [level.model_dump(mode="json") for level in levels]
-    known = store.read().sessions
+    known = records.sessions
     if known and (known[-1].asked, known[-1].levels) == (asked, shapes):
         return
     number = fingerprint(parameters.comparable())
@@ -161,11 +160,10 @@ def _share_cores() -> tuple[int, ...]:
     if len(cores) < 2 * CORES_KEPT:
         return ()
     os.sched_setaffinity(0, cores[-CORES_KEPT:])
-    psutil.cpu_percent()
     return tuple(cores[:-CORES_KEPT])
 
 
-def _carry_out(plan: Plan, records: StudyRecords | None, setting: Setting, reporter: "_Reporter") -> int:
+def _carry_out(plan: Plan, records: StudyRecords, setting: Setting, reporter: "_Reporter") -> int:
     """Make the launches that are left, in order."""
     machine = setting.machine
     _reuse_target(setting, records)
@@ -189,11 +187,11 @@ def _carry_out(plan: Plan, records: StudyRecords | None, setting: Setting, repor
     return reporter.end(left, None)
 
 
-def _reuse_target(setting: Setting, records: StudyRecords | None) -> None:
+def _reuse_target(setting: Setting, records: StudyRecords) -> None:
     """Keep the gate's temperature that this study measured on this card before."""
     if setting.target_c is not None:
         return
-    for launch in records.launches if records else ():
+    for launch in records.launches:
         if launch.machine.unit == setting.machine.unit and launch.gate.target_c is not None:
             setting.target_c, setting.target_source = launch.gate.target_c, launch.gate.target_source
             return

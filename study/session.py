@@ -8,7 +8,6 @@ import json
 import subprocess
 import sys
 import tempfile
-import types
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,15 +17,13 @@ from typing import Any
 from tqdm.std import tqdm
 
 from study.design.levels import select_levels
-from study.design.parameters import Parameters, make_parameters
+from study.design.parameters import Parameters, given_names, make_parameters
 from study.design.plan import describe_plan, make_plan
 from study.design.root import find_root
 from study.errors import InputError, StudyError
 from study.progress import seen_seconds
 from study.records import LaunchRecord, RunRecord, identity_of
 from study.store import Store
-
-NOT_PARAMETERS = {"In", "Out", "exit", "quit", "get_ipython", "open"}
 
 
 @dataclass(frozen=True)
@@ -51,15 +48,7 @@ def read_notebook_parameters(namespace: Mapping[str, Any]) -> Parameters:
         InputError: a name that is no parameter, a missing one, or a wrong value.
 
     """
-    return make_parameters(
-        {
-            name: value
-            for name, value in namespace.items()
-            if not name.startswith("_")
-            and name not in NOT_PARAMETERS
-            and not isinstance(value, types.ModuleType | types.FunctionType | type)
-        }
-    )
+    return make_parameters(given_names(namespace))
 
 
 def plan_session(parameters: Parameters) -> str:

@@ -29,7 +29,7 @@ from study.analyze.findings_parts import (
 )
 from study.analyze.first_requests import first_request_table
 from study.analyze.judged_runs import DEFAULT_LEVEL, JudgedRun, judge_runs, order_levels
-from study.analyze.level_tables import alike_pairs, level_table, start_table
+from study.analyze.level_tables import alike_pairs, host_launched_levels, level_table, start_table
 from study.analyze.runs import DEFAULT_BELOW_SHARE
 from study.errors import InputError
 from study.records import LaunchRecord
@@ -176,16 +176,15 @@ def find(study: StudyRecords, options: FindOptions | None = None) -> Findings:
     levels = order_levels((one.level for one in study.launches), options.order)
     starts = start_table(study, options.order, default, options.alpha)
     failed = _find_failed(levels, starts, judged)
-    switches = level_table(study, options.use_for, options.order)
     aa = _find_aa(study, failed, default)
     results = _result_levels(levels, aa, default)
-    comparison, reason = _compare(study, judged, switches, aa, options)
+    comparison, reason = _compare(study, judged, aa, options)
     break_evens = find_break_evens(judged, results, default, options.alpha)
     return Findings(
         **_identity(study),
         **_tables(study, judged, options),
         starts=starts,
-        level_table=switches,
+        level_table=level_table(study, options.use_for, options.order),
         levels=levels,
         failed_levels=failed,
         aa_pairs=aa,
@@ -211,7 +210,6 @@ def _find_aa(study: StudyRecords, failed: Mapping[str, str], default: str) -> tu
 def _compare(
     study: StudyRecords,
     judged: Sequence[JudgedRun],
-    switches: pd.DataFrame,
     aa: Sequence[tuple[str, str]],
     options: FindOptions,
 ) -> tuple[Comparison | None, str]:
@@ -225,10 +223,8 @@ def _compare(
         return None, f"the default level '{options.default}' has no run that counts; levels that have: {known}"
     if len(measured) == 1:
         return None, f"only the default level '{options.default}' has runs that count"
-    # Without graphs every kernel is launched from the host, whatever the level is called.
-    without_graphs = frozenset(switches.loc[switches["cudagraph_mode"] == "NONE", "level"])
     alike = tuple(pair for pair in aa if set(pair) <= set(measured))
-    compare = CompareOptions(options.default, options.margin, options.alpha, alike, without_graphs)
+    compare = CompareOptions(options.default, options.margin, options.alpha, alike, host_launched_levels(study))
     try:
         return compare_levels(table, compare), ""
     except InputError as error:

@@ -7,6 +7,8 @@ list as text.
 
 import hashlib
 import json
+import types
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -17,6 +19,9 @@ from study.errors import InputError, suggest
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 Users = Annotated[int, Field(ge=1, le=4096)]
+
+NOTEBOOK_NAMES = frozenset({"In", "Out", "exit", "quit", "get_ipython", "open"})
+"""Names that a kernel puts into every notebook."""
 
 COMPARABLE = (
     "device",
@@ -159,6 +164,17 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise InputError(f"'{path}' must hold 'name: value' lines, not {type(values).__name__}")
     return values
+
+
+def given_names(namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a notebook's parameters cell and papermill have set, of its `globals()`: no modules, no functions."""
+    return {
+        name: value
+        for name, value in namespace.items()
+        if not name.startswith("_")
+        and name not in NOTEBOOK_NAMES
+        and not isinstance(value, types.ModuleType | types.FunctionType | type)
+    }
 
 
 class _UniqueKeys(yaml.SafeLoader):

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-from study.design.pool import Prompt, generate_pool
+from study.design.pool import generate_pool
 from study.errors import InputError
 
 SHORT_GAP_SHARE = 0.1
@@ -110,11 +110,6 @@ def _redirect_output(log: Path) -> IO[str]:
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     return out
-
-
-def prompts_of(answered: dict[str, Any]) -> list[Prompt]:
-    """Read the answer to a pool job."""
-    return [Prompt(text) for text in answered["prompts"]]
 
 
 if __name__ == "__main__":

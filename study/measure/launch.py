@@ -77,7 +77,7 @@ class Launch:
         except StudyError as error:
             status: Literal["failed", "interrupted"] = "interrupted" if isinstance(error, InputError) else "failed"
             stage = error.stage if isinstance(error, ServerError) else "load"
-            outcome = Outcome(status=status, stage=stage, message=str(error), log_tail=self._log_tail())
+            outcome = Outcome(status=status, stage=stage, message=self._plain(str(error)), log_tail=self._log_tail())
             if isinstance(error, InputError):
                 raise  # the user mends it and resumes: not a result
         finally:

@@ -18,6 +18,7 @@ from study.design.pool import Prompt, pool_sha256, read_pool, rotate, take, writ
 from study.errors import InputError, LoadError
 from study.measure.guard import signal_group
 from study.measure.server import tail_of
+from study.measure.server_spec import with_package
 from study.records import Load, Requests
 
 IMPORT_DEADLINE_S = 300.0
@@ -29,15 +30,13 @@ class Client:
     """The load client of one launch. Started early, so that its import runs while the server starts."""
 
     def __init__(self, model: str, log: Path, root: Path, environment: dict[str, str]) -> None:
-        package = str(Path(__file__).resolve().parents[2])
-        paths = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part and part != package]
         self._log = log
         self._process = subprocess.Popen(
             [sys.executable, "-m", "study.measure.client", model, str(log)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=root,
-            env={**os.environ, **environment, "PYTHONPATH": os.pathsep.join([*paths, package])},
+            env={**os.environ, **environment, "PYTHONPATH": with_package(os.environ)},
             text=True,
             start_new_session=True,
         )

@@ -15,6 +15,7 @@ from study.design.plan import PlannedRun
 from study.design.pool import GENERATED_PROMPTS, WARM_UP_SEED_OFFSET, Prompt
 from study.errors import LoadError
 from study.measure.load import Client, Target, make_pool, run_load, run_wave, warm_up
+from study.measure.redact import redact
 from study.measure.server import JIT_LINE, Server, log_lines, tail_of
 from study.measure.setting import Interrupted, Setting, no_gate
 from study.measure.telemetry import Sampler
@@ -61,8 +62,9 @@ class Run:
             self._write(outcome, started_unix_s)
             raise
         except LoadError as error:
-            tail = tail_of(self.site.server.log)
-            outcome = Outcome(status="failed", stage="load", message=str(error), log_tail=tail)
+            tail = redact(tail_of(self.site.server.log), self.setting.root)
+            message = redact(str(error), self.setting.root)
+            outcome = Outcome(status="failed", stage="load", message=message, log_tail=tail)
         self._write(outcome, started_unix_s)
         return True
 

@@ -25,7 +25,7 @@ import psutil
 
 from study.errors import InputError, ServerError
 from study.measure.guard import signal_group
-from study.measure.server_spec import HOST, ServerSpec, command_of, mask_secrets
+from study.measure.server_spec import HOST, ServerSpec, command_of, mask_secrets, with_package
 
 POLL_S = 0.25
 STOP_DEADLINES_S = ((signal.SIGINT, 20.0), (signal.SIGTERM, 10.0), (signal.SIGKILL, 10.0))
@@ -92,7 +92,7 @@ class Server:
             [sys.executable, "-m", "study.measure.guard", str(log), *cores, "--", *command_of(spec, port)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**environment, "PYTHONPATH": _with_package(environment)},
+            env={**environment, "PYTHONPATH": with_package(environment)},
             cwd=root,
             text=True,
             start_new_session=True,
@@ -276,13 +276,6 @@ def log_lines(path: Path, since: int = 0) -> Iterator[str]:
 def make_temporary() -> Path:
     """Return a fresh private folder for one launch: prompts, the client's log, cold caches."""
     return Path(tempfile.mkdtemp(prefix="study-launch-"))
-
-
-def _with_package(environment: dict[str, str]) -> str:
-    """Return a PYTHONPATH with which the guard finds this package, wherever it was started."""
-    here = str(Path(__file__).resolve().parents[2])
-    known = [part for part in environment.get("PYTHONPATH", "").split(os.pathsep) if part]
-    return os.pathsep.join([*known, *([] if here in known else [here])])
 
 
 def _create_time(pid: int) -> float | None:

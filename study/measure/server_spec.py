@@ -3,7 +3,9 @@
 import os
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from study.design.parameters import Parameters
@@ -65,6 +67,13 @@ def recorded_environment(extra: dict[str, str]) -> dict[str, str]:
         for name, value in sorted(both.items())
         if (ALLOWED_ENVIRONMENT.match(name) or name in extra) and not SECRET_NAME.search(name)
     }
+
+
+def with_package(environment: Mapping[str, str]) -> str:
+    """Return a PYTHONPATH with which a process that is started finds this package, wherever that is."""
+    here = str(Path(__file__).resolve().parents[2])
+    known = [part for part in environment.get("PYTHONPATH", "").split(os.pathsep) if part]
+    return os.pathsep.join([*known, *([] if here in known else [here])])
 
 
 def mask_secrets(value: Any) -> Any:  # noqa: ANN401 (any JSON value)

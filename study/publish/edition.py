@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from study.analyze.tables_on_disk import write_tables
 from study.errors import InputError
 from study.publish.edition_file import (
     FILE_NAME,
@@ -128,9 +127,7 @@ def _write_tables(folder: Path, views: Sequence[StudyView]) -> dict[str, Mapping
     for view in views:
         study = view.found.study
         with tempfile.TemporaryDirectory() as made:
-            paths = write_tables(
-                view.records, Path(made), view.options.use_for, view.options.levels, view.options.below_share
-            )
+            paths = view.write_tables(Path(made))
             names = sorted(path.stem for path in paths if path.suffix == ".csv")
             for name in names:
                 shutil.copyfile(Path(made) / f"{name}.csv", folder / f"{study}-{name}.csv")

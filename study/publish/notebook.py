@@ -1,7 +1,6 @@
 """What the reading notebooks call: their parameters checked, and answers, tables and figures shown as HTML."""
 
 import html
-import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 from IPython.display import display
 
+from study.design.parameters import given_names
 from study.design.root import find_root
 from study.errors import InputError, suggest
 from study.publish.edition import Edition, read_edition
@@ -19,8 +19,6 @@ from study.publish.sections import Item, list_items
 from study.publish.sheets import Sheet
 from study.publish.study_view import StudyView, ViewOptions, read_view
 from study.store import Store
-
-NOT_PARAMETERS = frozenset({"In", "Out", "exit", "quit", "get_ipython", "open"})
 
 _BANNER = "padding: 0.8em 1em; background: #b3261e; color: #ffffff; font-weight: bold; text-align: center"
 _LEAD = "font-size: 1.15em; max-width: 48em"
@@ -51,7 +49,7 @@ def check_names(namespace: Mapping[str, Any], kinds: Mapping[str, type]) -> dict
         InputError: a name that is no parameter, a missing one, or a value of another kind.
 
     """
-    given = {name: value for name, value in namespace.items() if _is_parameter(name, value)}
+    given = given_names(namespace)
     for name in given:
         if name not in kinds:
             raise InputError(f"parameter '{name}' is unknown{suggest(name, kinds)}")
@@ -64,11 +62,6 @@ def check_names(namespace: Mapping[str, Any], kinds: Mapping[str, type]) -> dict
             what = "a list of names" if kind is list else "text"
             raise InputError(f"parameter '{name}': {value!r} is not {what}; use -y \"{name}: {_example(kind)}\"")
     return given
-
-
-def _is_parameter(name: str, value: object) -> bool:
-    code = isinstance(value, types.ModuleType | types.FunctionType | type)
-    return not name.startswith("_") and name not in NOT_PARAMETERS and not code
 
 
 def _example(kind: type) -> str:

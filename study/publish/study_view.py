@@ -75,11 +75,11 @@ class StudyView:
         beside = [other.found for other in others if other is not self]
         return recommend(complete_starts(self.found, beside), beside)
 
-    def write_tables(self) -> list[Path]:
-        """Write its tables to its processed folder, and return the files."""
+    def write_tables(self, folder: Path | None = None) -> list[Path]:
+        """Write its tables to a folder, its processed one by default, and return the files."""
         chosen = self.options
-        folder = self.store.processed
-        return write_tables(self.records, folder, chosen.use_for, chosen.levels, chosen.below_share)
+        place = folder or self.store.processed
+        return write_tables(self.records, place, chosen.use_for, chosen.levels, chosen.below_share)
 
     def draw(self, others: Sequence["StudyView"] = ()) -> dict[str, Plate]:
         """Draw its figures: `tpot`, `clock`, `starts`, `start_parts`, `costs` and `served`.

@@ -28,7 +28,7 @@ def main(args):
     with urllib.request.urlopen(args.base_url + "/health", timeout=5) as answer:
         assert answer.status == 200
     if fault == "crash":
-        raise RuntimeError("the fake benchmark broke")
+        raise RuntimeError(f"the fake benchmark broke on {args.dataset_path}")
     time.sleep(5 if fault == "slow" else 0.35)
     now, step, users = time.perf_counter() - 0.35, 0.002, int(args.max_concurrency)
     tokens = [line["output_tokens"] - (fault == "short") for line in lines]
