@@ -25,7 +25,7 @@ for line in sys.stdin:
     rest = [m for m in marker.replace("\x27", "\x22").split(" and ") if m and m not in certain]
     print(pin + (" ; " + " and ".join(rest) if rest else ""))'
 }
-lock cpu "vLLM 0.31.0 on the CPU, after torch==2.13.0+cpu." --override requirements/cpu-override.in
+lock cpu "vLLM 0.31.0 on the CPU, after torch==2.13.0+cpu." requirements/site.in --override requirements/cpu-override.in
 lock cuda "vLLM 0.31.0 for NVIDIA GPUs (CUDA 13, driver 580 or newer)."
 python3 - <<'PY'
 from pathlib import Path
