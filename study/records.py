@@ -5,20 +5,37 @@ History of the schema (`SCHEMA_VERSION`):
 
 Rules: a record is frozen, unknown fields are refused, and a field that is `None` has its reason in `missing` beside it
 (field name to reason). Times named `_s` are seconds on this machine's monotonic clock unless the name says `unix`.
-Columns are lists of equal length, one entry a sample or a request.
+Columns are lists of equal length, one entry a sample or a request. Quantities have the ranges of `record_rules`.
 """
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from study.design.record_rules import (
+    Amount,
+    Celsius,
+    Change,
+    Count,
+    LoadColumns,
+    Number,
+    find_disorder,
+    find_faults_of_load,
+    find_step_back,
+)
+
 SCHEMA_VERSION: Literal[1] = 1
+
+KILLED = "killed"
+"""Stage of a launch whose processes were killed from outside, which says nothing of its level."""
 
 ASKED_TO_END = "the session was asked to end"
 """Why something is missing or interrupted when a signal, or the parent's closed pipe, ended the session."""
 
-Cell = Annotated[float | None, Field(allow_inf_nan=False)]
-Column = list[Cell]
+Column = list[Amount | None]
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")]
+"""A name that stands in a file's name: no folder can be in it, so that no record leads out of its own."""
 
 
 class Facts(BaseModel):
@@ -55,17 +72,17 @@ class Machine(Facts):
     device: Literal["cuda", "cpu"]
     gpu_name: str | None
     gpu_uuid: str | None
-    gpu_index: int | None
-    gpu_memory_gib: float | None
+    gpu_index: Count | None
+    gpu_memory_gib: Amount | None
     compute_capability: str | None
-    max_sm_clock_mhz: float | None
-    power_limit_w: float | None
+    max_sm_clock_mhz: Amount | None
+    power_limit_w: Amount | None
     driver_version: str | None
     mig: str | None
     hostname_sha256: str = Field(description="tells machines apart without naming one; 12 digits")
     cpu_model: str | None
-    cpu_count: int
-    memory_gib: float
+    cpu_count: Number
+    memory_gib: Amount
     virtualised: bool | None
     kernel: str
     python: str
@@ -82,43 +99,43 @@ class Machine(Facts):
 class Canary(Facts):
     """A fixed GEMM and memory traffic in a process of its own, without the server."""
 
-    started_s: float
-    gemm_tflops: float | None
-    copy_gb_s: float | None = Field(description="bytes read plus bytes written, 1e9 bytes a second")
-    read_gb_s: float | None
-    repeats: int
+    started_s: Amount
+    gemm_tflops: Amount | None
+    copy_gb_s: Amount | None = Field(description="bytes read plus bytes written, 1e9 bytes a second")
+    read_gb_s: Amount | None
+    repeats: Number
 
 
 class Gate(Facts):
     """What the session did before a launch or a run, with its evidence."""
 
-    kind: Literal["cooled", "soak", "as_found", "none"]
+    kind: Literal["cooled", "soak", "as_found", "clock_lock", "none"]
     status: Literal["reached", "timed_out", "unavailable"]
-    target_c: float | None
+    target_c: Celsius | None
     target_source: str | None
-    temperature_c: float | None = Field(description="at the end of the gate")
-    sm_clock_mhz: float | None = Field(description="busy clock at the end of a soak")
-    waited_s: float
+    temperature_c: Celsius | None = Field(description="at the end of the gate")
+    sm_clock_mhz: Amount | None = Field(description="busy clock at the end of a soak")
+    waited_s: Amount
 
 
 class Telemetry(Facts):
     """Samples beside one load, as columns; `t_s` is monotonic. A column that was never read is null."""
 
-    period_s: float
-    t_s: list[float]
+    period_s: Amount
+    t_s: list[Amount]
     sm_clock_mhz: Column | None
     memory_clock_mhz: Column | None
-    temperature_c: Column | None
-    memory_temperature_c: Column | None
+    temperature_c: list[Celsius | None] | None
+    memory_temperature_c: list[Celsius | None] | None
     power_w: Column | None = Field(description="NVML power, a moving average of about 1 s")
     energy_j: Column | None = Field(description="the card's energy counter")
-    event_reasons: list[int | None] | None = Field(description="NVML clocks event reasons, bit mask")
+    event_reasons: list[Count | None] | None = Field(description="NVML clocks event reasons, bit mask")
     gpu_utilisation: Column | None = Field(description="percent")
     host_busy: Column | None = Field(description="share of all cores that are busy, 0 to 1")
     host_steal: Column | None = Field(description="share of all cores' time that the hypervisor took, 0 to 1")
     cpu_clock_mhz: Column | None
-    throttle_before_ns: dict[str, int] | None = Field(description="throttle counters at the start, ns")
-    throttle_after_ns: dict[str, int] | None
+    throttle_before_ns: dict[str, Count] | None = Field(description="throttle counters at the start, ns")
+    throttle_after_ns: dict[str, Count] | None
     field_errors: dict[str, str] = Field(default_factory=dict, description="field: last NVML error")
 
     @model_validator(mode="after")
@@ -138,16 +155,16 @@ class Requests(Facts):
     mean.
     """
 
-    start_s: list[float]
-    ttft_s: list[float | None]
-    latency_s: list[float | None]
-    input_tokens: list[int]
-    output_tokens: list[int | None]
-    asked_tokens: list[int]
-    chunks: list[int]
-    short_gaps: list[int]
+    start_s: list[Amount]
+    ttft_s: list[Amount | None]
+    latency_s: list[Amount | None]
+    input_tokens: list[Count]
+    output_tokens: list[Count | None]
+    asked_tokens: list[Count]
+    chunks: list[Count]
+    short_gaps: list[Count]
     error: list[str]
-    witness_us: dict[int, list[int]]
+    witness_us: dict[int, list[Count]]
 
     @model_validator(mode="after")
     def _columns_fit(self) -> "Requests":
@@ -161,27 +178,27 @@ class Requests(Facts):
 class Load(Facts):
     """A load: how it was sized and what came back."""
 
-    waves: int
-    warm_up_waves: int
-    warm_up_wave_s: float = Field(description="the last warm-up wave, which sized the run")
-    warm_up_waves_s: list[float] = Field(default_factory=list, description="every warm-up wave; the first pays for all")
-    burst_s: float = Field(description="discarded load between the gate and the run")
+    waves: Number
+    warm_up_waves: Count
+    warm_up_wave_s: Amount = Field(description="the last warm-up wave, which sized the run")
+    warm_up_waves_s: list[Amount] = Field(default_factory=list, description="every warm-up wave, first to last")
+    burst_s: Amount = Field(description="discarded load between the gate and the run")
     pool_sha256: str
     arguments: list[str] = Field(description="of vLLM's serving benchmark; address and files left out")
-    started_s: float
-    ended_s: float
-    duration_s: float
+    started_s: Amount
+    ended_s: Amount
+    duration_s: Change
     requests: Requests
 
 
 class ServerView(Facts):
     """What the server and the card said just before and after a load."""
 
-    prefix_queries: float | None
-    prefix_hits: float | None
-    preemptions: float | None
-    jit_lines: int | None = Field(description="JIT compilation warnings during the load")
-    foreign_gpu_processes: list[int] | None = Field(description="process ids on the card that are not the server's")
+    prefix_queries: Change | None
+    prefix_hits: Change | None
+    preemptions: Change | None
+    jit_lines: Count | None = Field(description="JIT compilation warnings during the load")
+    foreign_gpu_processes: list[Count] | None = Field(description="process ids on the card that are not the server's")
     same_server: bool | None = Field(description="the same process, started at the same time, before and after")
 
 
@@ -190,15 +207,15 @@ class LaunchRecord(Facts):
 
     schema_version: Literal[1] = SCHEMA_VERSION
     kind: Literal["launch"] = "launch"
-    study: str
+    study: FileName
     fingerprint: str
     comparable: dict[str, Any]
     rehearsal: bool
-    launch_id: str
-    attempt: int
+    launch_id: FileName
+    attempt: Number
     session: Literal["cooled", "throttled"]
-    block: int
-    position: int
+    block: Count
+    position: Count
     level: str
     fills_caches: bool
     flags: list[str]
@@ -210,25 +227,25 @@ class LaunchRecord(Facts):
     cache: Literal["warm", "cold"]
     cache_emptied: list[str] = Field(default_factory=list)
     cache_not_emptied: list[str] = Field(default_factory=list)
-    spawn_unix_s: float
-    spawn_s: float
-    healthy_s: float | None
-    first_token_s: float | None
-    stop_asked_s: float | None
-    stopped_s: float | None
+    spawn_unix_s: Amount
+    spawn_s: Amount
+    healthy_s: Amount | None
+    first_token_s: Amount | None
+    stop_asked_s: Amount | None
+    stopped_s: Amount | None
     stopped_by: str | None = Field(description="signal that ended the server")
     left_over: list[str] = Field(default_factory=list, description="processes or GPU memory left after the stop")
-    log: str
+    log: FileName
     log_sha256: str | None
-    kv_cache_blocks: int | None
-    kv_cache_tokens: int | None
+    kv_cache_blocks: Count | None
+    kv_cache_tokens: Count | None
     gate: Gate
     canary_before: Canary | None
     canary_after: Canary | None
-    idle_c: float | None = Field(description="temperature at rest with the server loaded")
-    idle_power_w: float | None = Field(description="power at rest with the server loaded")
+    idle_c: Celsius | None = Field(description="temperature at rest with the server loaded")
+    idle_power_w: Amount | None = Field(description="power at rest with the server loaded")
     machine: Machine
-    cores: dict[str, list[int]] = Field(default_factory=dict, description="server and client, where kept apart")
+    cores: dict[str, list[Count]] = Field(default_factory=dict, description="server and client, where kept apart")
     outcome: Outcome
 
 
@@ -237,19 +254,19 @@ class RunRecord(Facts):
 
     schema_version: Literal[1] = SCHEMA_VERSION
     kind: Literal["run"] = "run"
-    study: str
+    study: FileName
     fingerprint: str
     rehearsal: bool
-    run_id: str
-    attempt: int
-    launch_id: str
+    run_id: FileName
+    attempt: Number
+    launch_id: FileName
     session: Literal["cooled", "throttled"]
-    block: int
+    block: Count
     level: str
-    users: int
-    seed: int
-    position: int = Field(description="of this run within its launch")
-    started_unix_s: float
+    users: Number
+    seed: Count
+    position: Count = Field(description="of this run within its launch")
+    started_unix_s: Amount
     gate: Gate
     load: Load | None
     telemetry: Telemetry | None
@@ -262,9 +279,9 @@ class SessionRecord(Facts):
 
     schema_version: Literal[1] = SCHEMA_VERSION
     kind: Literal["session"] = "session"
-    study: str
+    study: FileName
     fingerprint: str
-    session_id: str
+    session_id: FileName
     asked: dict[str, Any]
     levels: list[dict[str, Any]]
 
@@ -277,3 +294,34 @@ def identity_of(record: Record) -> str:
     if isinstance(record, LaunchRecord):
         return record.launch_id
     return record.run_id if isinstance(record, RunRecord) else record.session_id
+
+
+def number_of(record: SessionRecord) -> int:
+    """Return which session of its study it is, from 1; 0 where its id is no such number."""
+    return int(record.session_id) if re.fullmatch(r"[1-9]\d{0,8}", record.session_id, re.ASCII) else 0
+
+
+def find_contradictions(record: Record) -> list[str]:
+    """Return what a record says that cannot be: an id of other fields, times out of order, figures at odds."""
+    if isinstance(record, SessionRecord):
+        return [] if number_of(record) else [f"field 'session_id': {record.session_id!r} is no number from 1"]
+    found: list[str] = []
+    if isinstance(record, LaunchRecord):
+        key = f"fill-{record.level}" if record.fills_caches else f"b{record.block}-{record.level}"
+        names = ("spawn_s", "healthy_s", "first_token_s", "stop_asked_s", "stopped_s")
+        disorder = find_disorder({name: getattr(record, name) for name in names})
+        found += [disorder] if disorder else []
+    else:
+        key = f"b{record.seed}-{record.level}-u{record.users}"
+        back = find_step_back(record.telemetry.t_s) if record.telemetry else None
+        found += [] if back is None else [f"field 'telemetry.t_s' goes back at sample {back}"]
+        found += find_faults_of_load(_columns_of(record.load)) if record.load else []
+    if identity_of(record) != f"{key}-a{record.attempt}":
+        found.append(f"its id is not that of its fields, {f'{key}-a{record.attempt}'!r}")
+    return found
+
+
+def _columns_of(load: Load) -> LoadColumns:
+    names = ("start_s", "ttft_s", "latency_s", "chunks", "witness_us")
+    columns = {name: getattr(load.requests, name) for name in names}
+    return LoadColumns(load.started_s, load.ended_s, load.duration_s, **columns)

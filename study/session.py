@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from tqdm.std import tqdm
@@ -70,8 +69,8 @@ def follow_session(parameters: Parameters, detach: bool = False) -> SessionEnd:
     """
     root = find_root()
     # Errors go to a file: a pipe that nobody empties while events are read could fill and stop the runner.
-    with _parameter_file(parameters) as file, tempfile.TemporaryFile("w+") as errors:
-        command = [sys.executable, "-m", "study", "run", "--parameters", str(file), "--events"]
+    with _parameter_file(parameters) as number, tempfile.TemporaryFile("w+") as errors:
+        command = [sys.executable, "-m", "study", "run", "--parameters", f"/dev/fd/{number}", "--events"]
         process = subprocess.Popen(
             [*command, *(["--detach"] if detach else [])],
             stdin=subprocess.PIPE,
@@ -80,24 +79,45 @@ def follow_session(parameters: Parameters, detach: bool = False) -> SessionEnd:
             cwd=root,
             text=True,
             start_new_session=True,
+            pass_fds=(number,),
         )
         with process:
-            end = _follow(process)
+            try:
+                end = _follow(process)
+            except KeyboardInterrupt:
+                _wait_for_end(process, detach)
+                raise
         errors.seek(0)
         lines = errors.read().strip().splitlines()
     if process.returncode:
-        last = (lines or [f"the runner ended with code {process.returncode}"])[-1]
+        said = [end.message] if end else [f"the runner ended with code {process.returncode}"]
+        last = said[0] if end else (lines or said)[-1]
         raise (InputError if process.returncode == InputError.exit_code else StudyError)(last)
     return end or SessionEnd(parameters.study, 0, 0, 0, 0, "the runner said nothing")
 
 
 @contextmanager
-def _parameter_file(parameters: Parameters) -> Iterator[Path]:
-    """Hand the checked parameters over in a file (JSON is YAML)."""
-    with tempfile.NamedTemporaryFile("w", suffix=".yaml", encoding="utf-8") as file:
+def _parameter_file(parameters: Parameters) -> Iterator[int]:
+    """Hand the checked parameters over (JSON is YAML) in a file without a name, which a dead kernel cannot leave.
+
+    Yields:
+        int: its descriptor.
+
+    """
+    with tempfile.TemporaryFile("w", encoding="utf-8") as file:
         file.write(parameters.model_dump_json())
         file.flush()
-        yield Path(file.name)
+        yield file.fileno()
+
+
+def _wait_for_end(process: subprocess.Popen[str], detach: bool) -> None:
+    """Let the runner stop its server in order after the cell was interrupted; a second interrupt ends the wait."""
+    if detach or process.stdin is None or process.stdout is None:
+        return
+    process.stdin.close()
+    for _ in process.stdout:
+        continue
+    process.wait()
 
 
 def _follow(process: subprocess.Popen[str]) -> SessionEnd | None:
@@ -108,6 +128,8 @@ def _follow(process: subprocess.Popen[str]) -> SessionEnd | None:
     quiet = place is sys.stdout and not sys.stdout.isatty()
     with tqdm(total=1, disable=quiet, bar_format=_BAR, file=place, ascii=False) as bar:
         for line in process.stdout:
+            if not line.endswith("\n"):
+                break  # a runner that was killed while it wrote
             event = json.loads(line)
             if event["event"] == "end":
                 end = SessionEnd(**{name: event[name] for name in SessionEnd.__dataclass_fields__})

@@ -4,6 +4,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
@@ -41,3 +42,9 @@ def small_study(tmp_path):
 
 
 sys.path.insert(0, str(TESTS))
+
+# The same examples at every run, so that a pull request cannot fail on what another one did; STUDY_HYPOTHESIS=thorough
+# looks for new ones, 25 times as many.
+settings.register_profile("study", derandomize=True, max_examples=80, deadline=None)
+settings.register_profile("thorough", max_examples=2_000, deadline=None)
+settings.load_profile("thorough" if os.environ.get("STUDY_HYPOTHESIS") == "thorough" else "study")

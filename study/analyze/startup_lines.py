@@ -37,13 +37,13 @@ _ASCTIME_TAIL = re.compile(r"\s*-\s*(?:DEBUG|INFO|WARNING|ERROR)\s*-\s*[\w./]{1,
 _SOURCE = re.compile(r"\s*\[?[\w./<>-]{1,120}:\d+\]\s?")
 _CHAIN = re.compile(r"(?:\([^()]{0,80}\bpid=\d+[^()]{0,80}\)\s*|\[[\w-]{1,40}\]\s*){1,4}$")
 _PROCESS = re.compile(
-    r"\(\s*(?P<name>(?:[^()]|\([^()]{0,80}\)){0,100}?\)*)\s*\bpid=(?P<pid>\d+)(?P<more>[^()]{0,80})\)"
+    r"\(\s*(?P<name>(?:[^()]|\([^()]{0,80}\)){0,100}?\)*)\s*\bpid=(?P<pid>\d{1,10}(?!\d))(?P<more>[^()]{0,80})\)"
 )
-_LOST_PROCESS = re.compile(r"(?P<name>\w[\w.:]*)\S{0,80}\s+pid=(?P<pid>\d+)(?P<more>[^()]{0,80})\)")
+_LOST_PROCESS = re.compile(r"(?P<name>\w[\w.:]*)\S{0,80}\s+pid=(?P<pid>\d{1,10}(?!\d))(?P<more>[^()]{0,80})\)")
 _NODE = re.compile(r"ip=([^)\s,]+)")
 _RANK = re.compile(r"rank=(\d+)|((?:D?P?CP|DP|PP|TP|EP|ETP)\d+(?:_(?:D?P?CP|DP|PP|TP|EP|ETP)\d+)*)")
 _STAGE = re.compile(r"\[(Stage-\d+)\]")
-_REPEATED = re.compile(r"\[repeated (\d+)x across cluster\]")
+_REPEATED = re.compile(r"\[repeated (\d{1,9})x across cluster\]")
 _SERVICES = (
     re.compile(r"(?:^|\]:\s|Z\s|\d[:\s])\s*(?P<service>[A-Za-z0-9][\w.-]*)\s+\|\s(?!\s*\d+/\d+)"),  # compose
     re.compile(r"(?:^|\s)(?P<service>[A-Za-z0-9][\w.-]*) exited with code \d"),  # compose, the end of a service

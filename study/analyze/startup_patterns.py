@@ -11,6 +11,8 @@ from enum import StrEnum
 _NUMBER = r"(?:(?<![\w.])[-+\u2212\u2013])?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d{1,3})?"
 _GIB_PER_UNIT = {"k": 2.0**-20, "m": 2.0**-10, "g": 1.0, "t": 2.0**10, "b": 2.0**-30}
 _SECONDS_PER_UNIT = {"ms": 0.001, "mi": 60.0, "s": 1.0}
+_LARGEST = 1e15
+"""No duration, size or count of a start is as large, in whatever unit; a line with such a number is spoiled."""
 
 
 class Kind(StrEnum):
@@ -234,7 +236,7 @@ def find_readings(text: str) -> list[Reading]:
     for rule in _RULES:
         if _has_any(text, rule.hints):
             matches = rule.pattern.finditer(text)
-            found = [_reading(rule.kind, match) for match in matches]
+            found = [_reading(rule.kind, match) for match in matches if _is_sane(match)]
             readings += found[:1] if rule.kind in _SINGLE else found
     if readings and _FOREIGN.search(text):
         return []
@@ -266,6 +268,13 @@ def _reading(kind: Kind, match: re.Match[str]) -> Reading:
         ratio=None if ratio is None else _number(ratio),
         note=found.get("note") or "",
     )
+
+
+def _is_sane(match: re.Match[str]) -> bool:
+    """Tell whether every number of a match can be one of a start."""
+    found = match.groupdict()
+    numbers = (found.get(name) for name in ("seconds", "gib", "more_seconds", "more_gib", "count", "ratio"))
+    return all(abs(_number(text)) < _LARGEST for text in numbers if text is not None)
 
 
 def _number(text: str) -> float:

@@ -7,17 +7,21 @@ list as text.
 
 import hashlib
 import json
+import os
+import re
 import types
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from study.design.plain_files import decode_utf8, read_bytes, show_value, shown
+from study.design.plain_yaml import MOST_YAML_CHARS, parse_yaml
 from study.errors import InputError, suggest
 
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
+NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
+Name = Annotated[str, Field(pattern=NAME)]
 Users = Annotated[int, Field(ge=1, le=4096)]
 
 NOTEBOOK_NAMES = frozenset({"In", "Out", "exit", "quit", "get_ipython", "open"})
@@ -65,6 +69,7 @@ class Parameters(BaseModel):
     device: Literal["cuda", "cpu"] = Field("cuda", description="cpu: a rehearsal, never a result")
     model: str = Field(min_length=1, description="hub name, model folder, or a shape file (.yaml) that is made here")
     load_format: str = Field("auto", description="vLLM's --load-format; dummy: random weights")
+    trust_remote_code: bool = Field(False, description="true: run Python code that a model's folder brings")
     server_flags: list[str] = Field(default_factory=list, description="more vLLM flags, the same for every level")
     gpu: str | int | None = Field(None, description="UUID or NVML index of the card; null: the only one")
     pool: str = Field("generated", description="generated from the seed, or a JSONL with prompt[, output_tokens]")
@@ -72,7 +77,7 @@ class Parameters(BaseModel):
     output_tokens: int = Field(192, ge=2, le=1_000_000, description="tokens asked for; end of sequence is ignored")
     waves: int = Field(8, ge=1, le=10_000, description="least number of waves in a run")
     min_run_s: float = Field(10.0, ge=0, le=3600, description="least length of a run, s; times the level's factor")
-    kv_cache_memory_bytes: int | None = Field(None, ge=1, description="same KV cache for every level, bytes")
+    kv_cache_memory_bytes: int | None = Field(None, ge=1, le=2**50, description="same KV cache for every level, bytes")
     cool_to_c: float | None = Field(None, ge=0, le=110, description="gate, degC; null: idle with the server loaded + 3")
     cool_deadline_s: float = Field(300.0, ge=0, le=7200, description="longest wait at a gate, s")
     throttle: Literal["soak", "as_found", "clock_lock"] = Field("soak", description="how throttling is reached")
@@ -105,11 +110,20 @@ class Parameters(BaseModel):
         unknown = sorted(set(self.users_published or ()) - set(self.users))
         if unknown:
             raise ValueError(f"users_published has {unknown[0]}, which is not among users {self.users}")
-        if self.throttle == "clock_lock":
-            raise ValueError("throttle 'clock_lock' is not available in this version; use soak or as_found")
+        self._check_clock_lock()
         if self.cache == "cold" and self.measure == "speed":
             raise ValueError("cache 'cold' goes with measure: start; speed is never measured on a cold start")
         return self
+
+    def _check_clock_lock(self) -> None:
+        """Refuse a lock that is asked for in part, or where no card is throttled."""
+        if self.throttle != "clock_lock":
+            if self.clock_lock_mhz is not None:
+                raise ValueError(f"clock_lock_mhz {self.clock_lock_mhz} does nothing without throttle: clock_lock")
+        elif self.session != "throttled" or self.device != "cuda":
+            raise ValueError("throttle 'clock_lock' goes with session: throttled and device: cuda")
+        elif self.clock_lock_mhz is None:
+            raise ValueError("throttle 'clock_lock' needs clock_lock_mhz, the SM clock in MHz, such as 600")
 
     @property
     def rehearsal(self) -> bool:
@@ -118,7 +132,14 @@ class Parameters(BaseModel):
 
     def comparable(self) -> dict[str, Any]:
         """Return the part of the parameters that runs must share to be compared, JSON-ready."""
-        return {name: getattr(self, name) for name in COMPARABLE}
+        shared = {name: getattr(self, name) for name in COMPARABLE}
+        # Named only where it says something, so that records without a lock keep their fingerprints.
+        return shared if self.clock_lock_mhz is None else {**shared, "clock_lock_mhz": self.clock_lock_mhz}
+
+
+def is_name(text: object) -> bool:
+    """Whether a text can name a study: one that is a folder's name and leads nowhere else."""
+    return isinstance(text, str) and re.fullmatch(NAME, text) is not None
 
 
 def fingerprint(comparable: dict[str, Any]) -> str:
@@ -136,7 +157,7 @@ def make_parameters(values: dict[str, Any]) -> Parameters:
     """
     for name in values:
         if name not in Parameters.model_fields:
-            raise InputError(f"parameter '{name}' is unknown{suggest(str(name), Parameters.model_fields)}")
+            raise InputError(f"parameter '{shown(name)}' is unknown{suggest(shown(name), Parameters.model_fields)}")
     try:
         return Parameters(**values)
     except ValidationError as error:
@@ -154,15 +175,18 @@ def read_parameters(path: Path, overrides: dict[str, Any] | None = None) -> Para
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Read a YAML file whose top is a mapping; a key that stands twice is an error, not an override."""
-    if not path.is_file():
-        raise InputError(f"parameter file '{path}' does not exist; notebooks/parameters/ has examples")
-    try:
-        values = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeys)  # noqa: S506 (a SafeLoader)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"'{path}' is not readable YAML: {' '.join(str(error).split())}") from None
+    """Read a YAML file whose top is a mapping; a key that stands twice is an error, not an override.
+
+    Raises:
+        InputError: the file is missing, is no file, or is no plain YAML (`parse_yaml`); the field or line is named.
+
+    """
+    if not os.path.lexists(path):
+        raise InputError(f"parameter file '{shown(path)}' does not exist; notebooks/parameters/ has examples")
+    what = f"'{shown(path)}'"
+    values = parse_yaml(decode_utf8(read_bytes(path, 4 * MOST_YAML_CHARS), what), what)
     if not isinstance(values, dict):
-        raise InputError(f"'{path}' must hold 'name: value' lines, not {type(values).__name__}")
+        raise InputError(f"{what} must hold 'name: value' lines, not {type(values).__name__}")
     return values
 
 
@@ -177,38 +201,27 @@ def given_names(namespace: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-class _UniqueKeys(yaml.SafeLoader):
-    """YAML's safe loader that refuses a key given twice."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"'{key}' stands twice; keep one", node.start_mark
-                )
-        return super().construct_mapping(node, deep)
-
-
 def _explain(error: ValidationError) -> str:
     """Turn pydantic's first complaint into one line with the value and what would work."""
     first = error.errors()[0]
     path = [str(part) for part in first["loc"] if str(part) in Parameters.model_fields or isinstance(part, int)]
     message = first["msg"].removeprefix("Value error, ")
     if not path:
-        return message
+        return shown(message)
     name = path[0]
     if first["type"] == "missing" or (first["input"] is None and Parameters.model_fields[name].is_required()):
         return f"parameter '{name}' is missing: {Parameters.model_fields[name].description}"
     value = first["input"]
     hint = ""
     if name in ("users", "seeds", "users_published", "levels") and not isinstance(value, list) and len(path) == 1:
-        text = str(value)
-        hint = f'; a list is needed: -y "{name}: {text if text.startswith("[") else [value]}"'
+        text = str(value) if isinstance(value, str) else show_value(value)
+        hint = f'; a list is needed: -y "{name}: {text if text.startswith("[") else f"[{show_value(value)}]"}"'
+    elif first["type"] == "string_type" and isinstance(value, bool | int | float):
+        hint = "; put text in quotes: to YAML yes, no, on and off are true or false, and 2026.10 is a number"
     elif isinstance(value, str) and first["type"] != "string_pattern_mismatch":
         hint = "; -p keeps lists and nulls as text: use -y, or a file with -f"
     where = name if len(path) == 1 else f"{name}[{path[1]}]"
-    return f"parameter '{where}': {value!r} does not fit ({message.lower()}; {_kind(name)}){hint}"
+    return f"parameter '{where}': {show_value(value)} does not fit ({shown(message).lower()}; {_kind(name)}){hint}"
 
 
 def _kind(name: str) -> str:

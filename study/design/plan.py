@@ -8,9 +8,12 @@ all its seeds run on that server.
 import random
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from study.design.levels import Level
 from study.design.parameters import Parameters
+from study.design.pool import describe_pool, read_pool
+from study.design.root import find_root
 
 START_S = {"cuda": 70.0, "cpu": 33.0}
 FIRST_START_S = {"cuda": 200.0, "cpu": 60.0}
@@ -138,8 +141,18 @@ def _estimate_s(parameters: Parameters, launch: PlannedLaunch, seen_s: Mapping[s
     return START_S[device] + STOP_AND_CANARY_S[device] + len(launch.runs) * run_s
 
 
-def describe_plan(plan: Plan, parameters: Parameters) -> str:
-    """Write a plan as text: one line a launch, in order, with users and the estimated minutes."""
+def describe_plan(plan: Plan, parameters: Parameters, root: Path | None = None) -> str:
+    """Write a plan as text: one line a launch, in order, with users and the estimated minutes, and a user's own pool.
+
+    Args:
+        plan: the plan.
+        parameters: what it was made of.
+        root: the project's root, from which the path of a pool is taken; by default that of the working folder.
+
+    Raises:
+        InputError: the user's pool is unusable.
+
+    """
     fills = len(plan.launches) - len(plan.measured)
     lines = [
         f"study {parameters.study}: {parameters.session} session, {len(plan.measured)} measured launches, "
@@ -152,4 +165,7 @@ def describe_plan(plan: Plan, parameters: Parameters) -> str:
             continue
         users = ", ".join(str(run.users) for run in launch.runs) or "none: starts alone are measured"
         lines.append(f"  {minutes}  block {launch.block}  {launch.level.name:<14} users {users}")
+    if parameters.pool != "generated":
+        pool = read_pool((root or find_root()) / parameters.pool)
+        lines += [f"  {line}" for line in describe_pool(pool)]
     return "\n".join(lines)

@@ -6,18 +6,27 @@ pool has, it begins again: prefix caching is off and checked, so a repeated prom
 """
 
 import hashlib
+import io
 import json
+import os
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
+from study.design.plain_files import decode_utf8, parse_json, read_bytes, show_value, shown
+from study.design.whole_files import open_private
 from study.errors import InputError
 
 GENERATED_PROMPTS = 256
 WARM_UP_SEED_OFFSET = 1_000_000_007
 """Warm-up prompts come from the block's seed plus this, so that no measured prompt was seen before."""
+MOST_POOL_BYTES = 32 * 2**20
+MOST_PROMPTS = 100_000
+MOST_PROMPT_CHARS = 4_000_000
+"""About a million tokens, which is the most that the study asks for."""
+MOST_OUTPUT_TOKENS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -61,43 +70,82 @@ def _text_of_length(draw: random.Random, ordinary: list[int], length: int, token
     for _ in range(64):
         text = tokenizer.decode(ids)
         again = tokenizer.encode(text)
-        if len(again) == length:
+        if len(again) == length and not _reads_as_number(text):
             return text
+        again = [] if len(again) == length else again
         ids = again[:length] + draw.choices(ordinary, k=max(0, length - len(again)))
     raise InputError(f"input_tokens {length}: this tokenizer gave no text of that length; try another length")
+
+
+def _reads_as_number(text: str) -> bool:
+    """Say whether vLLM's benchmark would take a prompt as a number, not as text.
+
+    It reads its prompts with pandas, which turns a column of texts into numbers where it can
+    (`vllm/benchmarks/datasets/datasets.py`, data set `custom`).
+    """
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def read_pool(path: Path) -> list[Prompt]:
     """Read a user's JSONL pool: one object a line, `prompt` (text) and, if wished, `output_tokens` (2 or more).
 
+    A prompt may stand there more than once. Lines end in LF or CR LF; a byte order mark at the start is passed over.
+
     Raises:
         InputError: the file, or a line in it (named by number), is unusable.
 
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"pool '{path}' is not readable text: {error}") from None
-    prompts = [_read_line(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    text = decode_utf8(read_bytes(path, MOST_POOL_BYTES), f"pool '{shown(path)}'").removeprefix("\ufeff")
+    # Not splitlines: JSON lets U+2028, U+0085 and others stand inside of a text.
+    count = sum(1 for line in io.StringIO(text, newline="\n") if line.strip())
+    if count > MOST_PROMPTS:
+        raise InputError(f"pool '{shown(path)}' has {count:,} prompts; at most {MOST_PROMPTS:,} are read")
+    numbered = enumerate(io.StringIO(text, newline="\n"), 1)
+    prompts = [_read_line(f"pool '{shown(path)}' line {number}", line) for number, line in numbered if line.strip()]
     if not prompts:
-        raise InputError(f"pool '{path}' has no prompt; one JSON object a line: {{\"prompt\": \"...\"}}")
+        raise InputError(f"pool '{shown(path)}' has no prompt; one JSON object a line: {{\"prompt\": \"...\"}}")
     return prompts
 
 
-def _read_line(path: Path, number: int, line: str) -> Prompt:
+def _read_line(where: str, line: str) -> Prompt:
     try:
-        item: Any = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise InputError(f"pool '{path}' line {number} is not JSON: {error.msg}") from None
+        item = parse_json(line)
+    except ValueError as error:
+        raise InputError(f"{where} is not JSON: {str(error).replace(' at line 1,', ' at')}") from None
     if not isinstance(item, dict) or not isinstance(item.get("prompt"), str) or not item["prompt"].strip():
-        raise InputError(f"pool '{path}' line {number} needs a text that is not empty under 'prompt'")
+        raise InputError(f"{where} needs a text that is not empty under 'prompt'")
     unknown = sorted(set(item) - {"prompt", "output_tokens"})
     if unknown:
-        raise InputError(f"pool '{path}' line {number} has '{unknown[0]}'; known: prompt, output_tokens")
-    tokens = item.get("output_tokens")
-    if tokens is not None and (not isinstance(tokens, int) or isinstance(tokens, bool) or tokens < 2):
-        raise InputError(f"pool '{path}' line {number}: output_tokens {tokens!r} must be a whole number, 2 or more")
-    return Prompt(item["prompt"], tokens)
+        raise InputError(f"{where} has '{shown(unknown[0])}'; known: prompt, output_tokens")
+    prompt, tokens = item["prompt"], item.get("output_tokens")
+    if len(prompt) > MOST_PROMPT_CHARS:
+        raise InputError(f"{where}: the prompt has {len(prompt):,} characters; at most {MOST_PROMPT_CHARS:,} work")
+    if _reads_as_number(prompt):
+        raise InputError(f"{where}: the prompt {show_value(prompt)} would be read as a number; add a word to it")
+    if "\0" in prompt:
+        raise InputError(f"{where}: the prompt holds the character NUL, which no tokenizer expects; take it out")
+    whole = isinstance(tokens, int) and not isinstance(tokens, bool)
+    if tokens is not None and not (whole and 2 <= tokens <= MOST_OUTPUT_TOKENS):
+        limits = f"a whole number, 2 or more and at most {MOST_OUTPUT_TOKENS:,}"
+        raise InputError(f"{where}: output_tokens {show_value(tokens)} must be {limits}")
+    return Prompt(prompt, tokens)
+
+
+def describe_pool(pool: Sequence[Prompt]) -> list[str]:
+    """Return what a plan says of a user's pool: how many prompts it has, and how many of them are repetitions.
+
+    Repetitions are no fault: with prefix caching off, and checked, a prompt that was seen costs what a new one costs.
+    """
+    same = len(pool) - len({item.prompt for item in pool})
+    longest = max(len(item.prompt) for item in pool)
+    lines = [f"pool: {len(pool):,} prompts, the longest of {longest:,} characters"]
+    if same:
+        lines.append(f"note: {same:,} of them repeat another; prefix caching is off, so they cost what new ones cost")
+    return lines
 
 
 def rotate(pool: Sequence[Prompt], seed: int) -> list[Prompt]:
@@ -122,7 +170,7 @@ def pool_sha256(pool: Sequence[Prompt]) -> str:
 
 def write_prompts(path: Path, prompts: Sequence[Prompt], output_tokens: int) -> None:
     """Write the JSONL that vLLM's benchmark reads (data set `custom`), every line with its output tokens."""
-    with path.open("w", encoding="utf-8") as file:
+    with os.fdopen(open_private(path), "w", encoding="utf-8") as file:
         for item in prompts:
             length = item.output_tokens if item.output_tokens is not None else output_tokens
             file.write(json.dumps({"prompt": item.prompt, "output_tokens": length}, ensure_ascii=False) + "\n")
