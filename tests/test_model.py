@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from study.errors import InputError
 from study.measure.model import prepare_model
@@ -35,8 +36,6 @@ def test_the_made_tokenizer_has_one_token_a_word_and_covers_the_vocabulary(tmp_p
 
 
 def test_qwen3_8b_has_its_published_shape():
-    import yaml
-
     config = yaml.safe_load((SHAPES / "qwen3-8b.yaml").read_text())["config"]
     assert (config["num_hidden_layers"], config["hidden_size"], config["intermediate_size"]) == (36, 4096, 12288)
     assert (config["num_attention_heads"], config["num_key_value_heads"], config["head_dim"]) == (32, 8, 128)
@@ -52,6 +51,20 @@ def test_weights_are_needed_where_they_are_asked_for():
 def test_a_folder_that_is_not_there_is_named(model, tmp_path):
     with pytest.raises(InputError, match=model):
         prepare_model(model, "auto", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["bos_token_id", "eos_token_id", "max_position_embeddings"])
+def test_a_shape_without_what_its_tokenizer_needs_is_named(name, tmp_path):
+    shape = yaml.safe_load((SHAPES / "rehearsal.yaml").read_text())
+    del shape["config"][name]
+    (tmp_path / "shape.yaml").write_text(yaml.safe_dump(shape))
+    with pytest.raises(InputError, match=f"config needs '{name}', a whole number"):
+        prepare_model("shape.yaml", "dummy", tmp_path)
+
+
+def test_a_name_that_no_file_can_have_is_refused_in_one_line(tmp_path):
+    with pytest.raises(InputError, match="300 characters"):
+        prepare_model("x" * 300, "auto", tmp_path)
 
 
 def test_a_hub_name_goes_to_vllm_as_it_is(tmp_path):

@@ -11,9 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from study.design.parameters import read_yaml
+from study.design.whole_files import make_folder, write_whole
 from study.errors import InputError
 
 MODELS_DIR = Path("models")
+NEEDED = ("bos_token_id", "eos_token_id", "max_position_embeddings")
+"""Of a shape's configuration: what its tokenizer is made with."""
+LONGEST_NAME = 250
 
 
 def prepare_model(model: str, load_format: str, root: Path) -> str:
@@ -23,6 +27,8 @@ def prepare_model(model: str, load_format: str, root: Path) -> str:
         InputError: a folder without config.json, a path that is not there, or a shape file that does not fit.
 
     """
+    if len(model) > LONGEST_NAME:
+        raise InputError(f"model '{model[:40]}...' has {len(model)} characters, more than a name or path here has")
     path = root / model
     if model.endswith((".yaml", ".yml")):
         if load_format != "dummy":
@@ -43,6 +49,9 @@ def make_model(shape_file: Path, root: Path) -> str:
     config, words = shape.get("config"), shape.get("vocabulary")
     if not isinstance(config, dict) or not isinstance(words, int) or config.get("vocab_size") != words:
         raise InputError(f"'{shape_file}' needs 'config' (a mapping) and 'vocabulary' equal to its vocab_size")
+    for name in NEEDED:
+        if not isinstance(config.get(name), int) or isinstance(config[name], bool):
+            raise InputError(f"'{shape_file}': config needs '{name}', a whole number")
     files = {
         "config.json": json.dumps(config, indent=2, sort_keys=True),
         "tokenizer.json": json.dumps(_tokenizer(config, words)),
@@ -50,10 +59,10 @@ def make_model(shape_file: Path, root: Path) -> str:
     }
     digest = hashlib.sha256("".join(files.values()).encode()).hexdigest()[:8]
     folder = MODELS_DIR / f"{shape_file.stem}-{digest}"
-    (root / folder).mkdir(parents=True, exist_ok=True)
+    make_folder(root / folder)
     for name, text in files.items():
         if not (root / folder / name).is_file() or (root / folder / name).read_text(encoding="utf-8") != text:
-            (root / folder / name).write_text(text, encoding="utf-8")
+            write_whole(root / folder / name, text)
     return str(folder)
 
 
