@@ -6,6 +6,7 @@ from study.design.parameters import make_parameters
 from study.design.pool import Prompt
 from study.errors import LoadError
 from study.measure.client import summarize_requests
+from study.measure.deaths import ClientKilledError
 from study.measure.load import Client, Target, make_pool, size_run, warm_up
 
 RESULT = {
@@ -82,11 +83,19 @@ def test_a_server_that_is_not_there_is_a_load_error(client, tmp_path):
         warm_up(client, target, 1, [Prompt("w1")], (1, 1.0))
 
 
-def test_a_dead_client_is_a_load_error_that_says_so(client):
+def test_a_client_that_was_killed_is_told_from_one_that_failed(client):
     client._process.kill()
     client._process.wait()
-    with pytest.raises(LoadError, match="the load client ended"):
+    with pytest.raises(ClientKilledError, match="the load client was killed from outside by SIGKILL"):
         client.ask({"job": "pool"}, 5.0)
+
+
+def test_a_client_that_broke_is_a_load_error_that_says_so(client):
+    client._process.send_signal(11)  # SIGSEGV, which nobody sends but itself
+    client._process.wait()
+    with pytest.raises(LoadError, match="the load client ended") as caught:
+        client.ask({"job": "pool"}, 5.0)
+    assert not isinstance(caught.value, ClientKilledError)
 
 
 def test_a_silent_client_is_ended_at_its_deadline(fake_vllm, tmp_path):

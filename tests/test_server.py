@@ -1,5 +1,7 @@
 """The server's handling, on the stand-in for vLLM."""
 
+import http.client
+import json
 import socket
 import threading
 import time
@@ -11,13 +13,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from study.design.parameters import make_parameters
+from study.design.parameters import make_parameters, read_parameters
 from study.errors import InputError, ServerError
+from study.measure.listening import Listening
+from study.measure.model import prepare_model
 from study.measure.server import Server, find_port, tail_of
 from study.measure.server_spec import (
     ServerSpec,
-    check_server_flags,
     command_of,
+    environment_of,
     mask_secrets,
     recorded_environment,
 )
@@ -43,7 +47,8 @@ def test_the_command_is_a_list_without_a_secret():
     assert "--no-enable-prefix-caching" in command
     assert command[-3:] == ["--max-model-len", "64", "-O0"]
     assert "127.0.0.1" in command
-    assert not any("key" in part for part in command)
+    assert not any("api-key" in part for part in command)
+    assert command[command.index("--middleware") + 1] == "study.measure.key_gate.KeyGate"
 
 
 def test_ready_means_our_process_and_a_token(server):
@@ -60,13 +65,81 @@ def test_the_server_listens_on_this_machine_alone(server):
     assert {item.laddr.ip for item in sockets if item.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
 
 
-def test_a_request_without_the_key_is_refused(server):
+def status_of(url, data=None, **headers):
+    """The status of an answer, asked for without a proxy."""
+    request = urllib.request.Request(url, data=data, headers=headers)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=30) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+
+
+@pytest.mark.parametrize("path", ["/health", "/metrics", "/server_info?config_format=json", "/v1/completions", "/none"])
+@pytest.mark.parametrize("key", [None, "Bearer wrong", "Basic {key}", "bearer{key}", "Bearer {key}x", "{key}"])
+def test_no_path_answers_without_the_key(server, path, key):
     server.wait_healthy(20)
-    request = urllib.request.Request(server.url + "/v1/completions", data=b"{}")
-    with pytest.raises(urllib.error.HTTPError) as caught:
-        urllib.request.urlopen(request, timeout=5)
-    assert caught.value.code == 401
-    caught.value.close()
+    headers = {"Authorization": key.format(key=server.secret)} if key else {}
+    assert status_of(server.url + path, b"{}" if path.startswith("/v1") else None, **headers) == 401
+
+
+def test_a_server_that_others_can_reach_is_a_failed_launch(fake_vllm, tmp_path):
+    fake_vllm.setenv("FAKE_VLLM_FAULT", "open")
+    server = Server.start(spec(), tmp_path / "log", ROOT)
+    try:
+        with pytest.raises(ServerError, match=r"listens on (0\.0\.0\.0|::):\d+, where others can reach it") as caught:
+            server.wait_healthy(20)
+        assert caught.value.stage == "ready"
+    finally:
+        server.stop()
+
+
+def test_inner_sockets_stay_on_this_machine_whatever_the_shell_says():
+    shell = {"VLLM_HOST_IP": "10.0.0.7", "GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "eth0", "PATH": "/bin"}
+    environment = environment_of(spec(), {**shell, "VLLM_LOOPBACK_IP": "10.0.0.7"}, "the-key")
+    assert environment["VLLM_HOST_IP"] == "127.0.0.1"
+    assert environment["GLOO_SOCKET_IFNAME"] == environment["NCCL_SOCKET_IFNAME"] == "lo"
+    assert "VLLM_LOOPBACK_IP" not in environment
+    assert environment["PATH"] == "/bin"
+
+
+def test_a_server_never_takes_pickled_requests():
+    environment = environment_of(spec(), {"VLLM_ALLOW_INSECURE_SERIALIZATION": "1"}, "the-key")
+    assert "VLLM_ALLOW_INSECURE_SERIALIZATION" not in environment
+
+
+@pytest.mark.server
+def test_every_route_of_the_real_server_asks_for_the_key(tmp_path):
+    model = prepare_model("notebooks/parameters/models/rehearsal.yaml", "dummy", ROOT)
+    parameters = read_parameters(ROOT / "notebooks/parameters/rehearsal.yaml")
+    server = Server.start(ServerSpec(model, parameters, ("-O0", "--enforce-eager"), {}), tmp_path / "log", ROOT)
+    try:
+        server.wait_healthy(300)
+        server.first_token(model)
+        paths = json.loads(server._request("/openapi.json", None, 30))["paths"]
+        routes = {(method.upper(), path) for path, methods in paths.items() for method in methods}
+        assert {("POST", "/v1/completions"), ("GET", "/server_info"), ("POST", "/collective_rpc")} <= routes
+        routes |= {("GET", path) for path in ("/openapi.json", "/docs", "/redoc", "/metrics", "/metrics/", "/nothing")}
+        routes |= {("OPTIONS", "/v1/completions"), ("HEAD", "/health"), ("POST", "/invocations")}
+        answers = {route: status_without_key(server.port, *route) for route in sorted(routes)}
+        assert {route: status for route, status in answers.items() if status != 401} == {}
+        resolved = server.resolved()  # with the key it answers
+        assert resolved["model_config"]["enforce_eager"] is True
+        assert "KeyGate" not in json.dumps(resolved)  # nor is the gate a part of what is compared or compiled
+        assert server.metrics()["preemptions"] == 0
+    finally:
+        assert server.stop().left_over == []
+
+
+def status_without_key(port, method, path):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        connection.request(method, path, body=b"{}" if method == "POST" else None)
+        return connection.getresponse().status
+    finally:
+        connection.close()
 
 
 def test_no_process_shows_the_key(server):
@@ -121,12 +194,6 @@ def test_a_port_that_is_taken_is_named():
             find_port(port)
 
 
-@pytest.mark.parametrize("flag", ["--port=1", "--host", "--model", "--api-key", "--no-enable-prefix-caching"])
-def test_flags_that_the_study_sets_are_refused(flag):
-    with pytest.raises(InputError, match="the study sets itself"):
-        check_server_flags([flag, "x"])
-
-
 def test_secrets_stay_out_of_what_is_recorded(monkeypatch):
     monkeypatch.setenv("VLLM_API_KEY", "very-secret")
     monkeypatch.setenv("HF_TOKEN", "very-secret")
@@ -159,3 +226,21 @@ def test_the_cause_of_a_failed_start_is_named_not_what_followed(server):
             "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}\n"
         )
     assert server.last_error() == "ValueError: Available memory on node 0 is too small."
+
+
+@pytest.mark.parametrize(
+    ("ip", "is_open"),
+    [
+        ("127.0.0.1", False),
+        ("127.8.0.1", False),
+        ("::1", False),
+        ("::ffff:127.0.0.1", False),
+        ("0.0.0.0", True),
+        ("::", True),
+        ("192.168.1.5", True),
+        ("::ffff:192.168.1.5", True),
+        ("fe80::1%eth0", True),
+    ],
+)
+def test_an_address_that_other_machines_reach_is_open(ip, is_open):
+    assert Listening(1, ip, 4711).open is is_open

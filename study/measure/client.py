@@ -16,6 +16,8 @@ from typing import IO, Any
 
 from study.design.pool import generate_pool
 from study.errors import InputError
+from study.measure.processes import die_with_owner
+from study.measure.redact import redact
 
 SHORT_GAP_SHARE = 0.1
 """A gap between two pieces under this share of the request's mean gap counts as short: tokens that came together."""
@@ -66,7 +68,8 @@ class Benchmark:
         """Make a pool with the model's tokenizer."""
         from vllm.tokenizers import get_tokenizer
 
-        prompts = generate_pool(job["seed"], job["input_tokens"], get_tokenizer(self._model), job["size"])
+        tokenizer = get_tokenizer(self._model, trust_remote_code=job.get("trust_remote_code", False))
+        prompts = generate_pool(job["seed"], job["input_tokens"], tokenizer, job["size"])
         return {"prompts": [item.prompt for item in prompts]}
 
     def load(self, job: dict[str, Any]) -> dict[str, Any]:
@@ -77,6 +80,7 @@ class Benchmark:
         ended = time.monotonic()
         columns = summarize_requests(result, job["users"])
         order = columns.pop("order")
+        columns["error"] = redact(columns["error"], Path.cwd())
         columns["asked_tokens"] = [job["asked_tokens"][index] for index in order]
         return {"started_s": started, "ended_s": ended, "duration_s": float(result["duration"]), "requests": columns}
 
@@ -93,6 +97,7 @@ def answer(benchmark: Benchmark, job: dict[str, Any]) -> dict[str, Any]:
 
 def main(model: str, log: Path) -> int:
     """Serve jobs until standard input closes."""
+    die_with_owner()
     out = _redirect_output(log)
     started = time.monotonic()
     benchmark = Benchmark(model)
@@ -106,7 +111,7 @@ def main(model: str, log: Path) -> int:
 def _redirect_output(log: Path) -> IO[str]:
     """Keep standard output for answers; send everything that prints to the log."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     return out

@@ -13,17 +13,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from study.design.parameters import Parameters
+from study.design.plain_files import explain_fields
 from study.design.pool import Prompt, pool_sha256, read_pool, rotate, take, write_prompts
 from study.errors import InputError, LoadError
+from study.measure.deaths import OUTSIDE_SIGNALS, ClientKilledError
 from study.measure.guard import signal_group
+from study.measure.redact import mask
 from study.measure.server import tail_of
-from study.measure.server_spec import with_package
+from study.measure.server_spec import TRUST, with_package
 from study.records import Load, Requests
 
 IMPORT_DEADLINE_S = 300.0
 WAVE_DEADLINE_S = 900.0
 SLACK_S = 120.0
+UMASK = 0o077
+"""Of the client: it handles prompts."""
 
 
 class Client:
@@ -39,6 +46,7 @@ class Client:
             env={**os.environ, **environment, "PYTHONPATH": with_package(os.environ)},
             text=True,
             start_new_session=True,
+            umask=UMASK,
         )
         self._ready = False
 
@@ -58,7 +66,7 @@ class Client:
             self._process.stdin.write(json.dumps(job) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            raise LoadError(f"the load client ended: {self._last_line()}") from None
+            raise self._end() from None
         answer = self._read(deadline_s)
         if not answer["ok"]:
             raise InputError(answer["error"]) if answer["input"] else LoadError(answer["error"])
@@ -71,13 +79,25 @@ class Client:
         if not readable:
             self.close()
             raise LoadError(f"the load client did not answer within {deadline_s:.0f} s")
-        if not line:
-            raise LoadError(f"the load client ended: {self._last_line()}")
+        if not line.endswith("\n"):
+            raise self._end()
         answer: dict[str, Any] = json.loads(line)
         return answer
 
+    @property
+    def running(self) -> bool:
+        """Whether the process is there."""
+        return self._process.poll() is None
+
+    def _end(self) -> LoadError:
+        """Return the error of a client that ended; one that a signal ended was killed from outside."""
+        code = self._process.wait()
+        if -code in OUTSIDE_SIGNALS:
+            return ClientKilledError(f"the load client was killed from outside by {signal.Signals(-code).name}")
+        return LoadError(f"the load client ended: {self._last_line()}")
+
     def _last_line(self) -> str:
-        return (tail_of(self._log, 1) or ["it left no word"])[0].strip()[:300]
+        return mask((tail_of(self._log, 1) or ["it left no word"])[0]).strip()[:300]
 
     def close(self) -> None:
         """End the client and whatever it started."""
@@ -108,13 +128,17 @@ def make_pool(client: Client, parameters: Parameters, root: Path, seed: int, siz
     if parameters.pool != "generated":
         return rotate(read_pool(root / parameters.pool), seed)
     job = {"job": "pool", "seed": seed, "input_tokens": parameters.input_tokens, "size": size}
+    job["trust_remote_code"] = parameters.trust_remote_code
     return [Prompt(text) for text in client.ask(job, IMPORT_DEADLINE_S)["prompts"]]
 
 
 def run_wave(client: Client, target: Target, users: int, warm_up: Sequence[Prompt]) -> float:
     """Run one discarded wave of `users` requests; return its length in seconds."""
     _, answer = _run(client, target, users, take(warm_up, users), WAVE_DEADLINE_S)
-    return float(answer["duration_s"])
+    wave_s = float(answer["duration_s"])
+    if not (math.isfinite(wave_s) and wave_s > 0):
+        raise LoadError(f"the benchmark says that a wave took {wave_s!r} s; no run can be sized by that")
+    return wave_s
 
 
 def size_run(parameters: Parameters, length_factor: float, wave_s: float) -> int:
@@ -136,19 +160,22 @@ def run_load(client: Client, target: Target, users: int, pool: Sequence[Prompt],
     prompts = take(pool, users * warm_up.waves_to_run)
     deadline_s = SLACK_S + 5 * warm_up.run_s
     arguments, answer = _run(client, target, users, prompts, deadline_s)
-    return Load(
-        waves=warm_up.waves_to_run,
-        warm_up_waves=len(warm_up.waves_s),
-        warm_up_wave_s=warm_up.waves_s[-1],
-        warm_up_waves_s=list(warm_up.waves_s),
-        burst_s=warm_up.total_s,
-        pool_sha256=pool_sha256(pool),
-        arguments=arguments,
-        started_s=answer["started_s"],
-        ended_s=answer["ended_s"],
-        duration_s=answer["duration_s"],
-        requests=Requests(**answer["requests"]),
-    )
+    try:
+        return Load(
+            waves=warm_up.waves_to_run,
+            warm_up_waves=len(warm_up.waves_s),
+            warm_up_wave_s=warm_up.waves_s[-1],
+            warm_up_waves_s=list(warm_up.waves_s),
+            burst_s=warm_up.total_s,
+            pool_sha256=pool_sha256(pool),
+            arguments=arguments,
+            started_s=answer["started_s"],
+            ended_s=answer["ended_s"],
+            duration_s=answer["duration_s"],
+            requests=Requests(**answer["requests"]),
+        )
+    except ValidationError as error:
+        raise LoadError(f"the benchmark's result does not fit: {explain_fields(error)}") from None
 
 
 @dataclass(frozen=True)
@@ -183,6 +210,7 @@ def _run(
         *("--backend", "vllm", "--endpoint", "/v1/completions", "--dataset-name", "custom", "--disable-shuffle"),
         *("--no-oversample", "--skip-chat-template", "--custom-output-len", "-1", "--temperature", "0", "--ignore-eos"),
         *("--save-detailed", "--disable-tqdm", "--num-prompts", str(len(prompts)), "--max-concurrency", str(users)),
+        *((TRUST,) if target.parameters.trust_remote_code else ()),
     ]
     place = ["--base-url", target.url, "--model", target.model, "--dataset-path", str(file)]
     asked = [item.output_tokens or target.parameters.output_tokens for item in prompts]

@@ -12,7 +12,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -23,11 +22,18 @@ from typing import Any
 
 import psutil
 
+from study.design.whole_files import open_private
 from study.errors import InputError, ServerError
+from study.measure.deaths import explain_end
 from study.measure.guard import signal_group
-from study.measure.server_spec import HOST, ServerSpec, command_of, mask_secrets, with_package
+from study.measure.listening import list_listening
+from study.measure.processes import read_stat
+from study.measure.redact import KEY_PREFIX, mask
+from study.measure.server_spec import HOST, ServerSpec, command_of, environment_of, mask_secrets
 
 POLL_S = 0.25
+UMASK = 0o022
+"""Of the server: nobody else may write to its files, nor connect to its sockets among them."""
 STOP_DEADLINES_S = ((signal.SIGINT, 20.0), (signal.SIGTERM, 10.0), (signal.SIGKILL, 10.0))
 FIRST_TOKEN_DEADLINE_S = 600.0
 GUARD_DEADLINE_S = 15.0
@@ -82,25 +88,23 @@ class Server:
 
         """
         port = find_port(spec.port)
-        key = secrets.token_urlsafe(24)
-        environment = {**os.environ, **spec.environment}
-        environment |= {"VLLM_API_KEY": key, "VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1"}
-        if spec.gpu_uuid:
-            environment["CUDA_VISIBLE_DEVICES"] = spec.gpu_uuid
+        key = KEY_PREFIX + secrets.token_urlsafe(24)
+        os.close(open_private(log))
         cores = ["--cores", ",".join(map(str, spec.cores))] if spec.cores else []
         guard = subprocess.Popen(
             [sys.executable, "-m", "study.measure.guard", str(log), *cores, "--", *command_of(spec, port)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**environment, "PYTHONPATH": with_package(environment)},
+            env=environment_of(spec, os.environ, key),
             cwd=root,
             text=True,
             start_new_session=True,
+            umask=UMASK,
         )
         assert guard.stdout is not None  # noqa: S101 (asked for above)
         line = guard.stdout.readline()
-        if not line:
-            raise ServerError("spawn", f"the server's guard ended at once with code {guard.wait()}")
+        if not line.endswith("\n"):
+            raise explain_end(guard.wait())
         return cls(guard, int(json.loads(line)["pid"]), port, key, log)
 
     @property
@@ -117,6 +121,24 @@ class Server:
     def secret(self) -> str:
         """The API key, to be kept out of whatever is stored."""
         return self._key
+
+    @property
+    def guarded(self) -> bool:
+        """Whether the guard is there, which ends the server should this process die."""
+        return self._guard.poll() is None
+
+    def healthy(self) -> bool:
+        """Whether it answers `/health`."""
+        return self._answers("/health")
+
+    def exit_code(self, wait_s: float = 6.0) -> int | None:
+        """Return the exit code that the guard saw, minus the signal's number where one ended it; None if not known."""
+        try:
+            self._guard.wait(wait_s)
+        except subprocess.TimeoutExpired:
+            return None
+        line = "" if self._guard.stdout is None or self._guard.stdout.closed else self._guard.stdout.readline()
+        return int(json.loads(line)["exit"]) if line.endswith("\n") else None
 
     def alive(self) -> bool:
         """Whether the process that was started is still there (not another one with its number)."""
@@ -136,14 +158,14 @@ class Server:
         """Wait until `/health` of this very process answers 200; return the monotonic time of that answer.
 
         Raises:
-            ServerError: the process ended, or the deadline passed.
+            ServerError: the process ended, the deadline passed, or a process of it listens where others can reach it.
 
         """
         deadline = time.monotonic() + deadline_s
         while time.monotonic() < deadline:
             if not self.alive():
                 raise ServerError("ready", f"the server ended before it was ready: {self.last_error()}")
-            if self._answers("/health") and self._holds_port():
+            if self._answers("/health") and self._holds_port("ready"):
                 return time.monotonic()
             time.sleep(POLL_S)
         raise ServerError("ready", f"the server was not ready within {deadline_s:.0f} s")
@@ -152,7 +174,7 @@ class Server:
         """Ask for one token; return the monotonic time when it came.
 
         Raises:
-            ServerError: no token came.
+            ServerError: no token came, or the server listens where others can reach it.
 
         """
         body = {"model": model, "prompt": [7] * 16, "max_tokens": 1, "temperature": 0, "ignore_eos": True}
@@ -163,7 +185,9 @@ class Server:
             raise ServerError("first_token", f"no first token: {error}") from None
         if tokens != 1:
             raise ServerError("first_token", f"asked for one token, got {tokens}")
-        return time.monotonic()
+        came_s = time.monotonic()
+        self._holds_port("first_token")  # the first token may have opened more
+        return came_s
 
     def resolved(self) -> dict[str, Any]:
         """Return `vllm_config` as this server resolved it.
@@ -204,7 +228,7 @@ class Server:
             signal_group(self.pid, number)
             self._wait_gone(deadline_s)
         self._release_guard()
-        facts.left_over = [f"process {pid}" for pid in sorted(self.pids()) if pid != self.pid]
+        facts.left_over = [f"process {pid}" for pid in sorted(self.pids()) if _is_running(pid)]
         return facts
 
     def _release_guard(self) -> None:
@@ -223,7 +247,7 @@ class Server:
         lines = tail_of(self.log, 300)
         found = [match[0] for line in lines if " WARNING " not in line and (match := ERROR.search(line))]
         causes = [text for text in found if "root cause above" not in text]
-        return (causes or found or lines or ["the log is empty"])[-1].strip()[:300]
+        return mask((causes or found or lines or ["the log is empty"])[-1]).strip()[:300]
 
     def _wait_gone(self, deadline_s: float) -> None:
         deadline = time.monotonic() + deadline_s
@@ -240,9 +264,18 @@ class Server:
             return False
         return True
 
-    def _holds_port(self) -> bool:
-        """Whether a process of this server's group listens on its port: another's answer is not ours."""
-        return any(port == self.port for pid in self.pids() for port in _listening(pid))
+    def _holds_port(self, stage: str) -> bool:
+        """Whether a process of this server's group listens on its port: another's answer is not ours.
+
+        Raises:
+            ServerError: one listens where others can reach it.
+
+        """
+        listening = list_listening(self.pids())
+        for pid, ip, port in (one for one in listening if one.open):
+            what = f"process {pid} of the server listens on {ip}:{port}, where others can reach it"
+            raise ServerError(stage, f"{what}; a server of the study listens on {HOST} alone")
+        return any((one.ip, one.port) == (HOST, self.port) for one in listening)
 
     def _request(self, path: str, body: dict[str, Any] | None, timeout_s: float) -> str:
         data = None if body is None else json.dumps(body).encode()
@@ -273,17 +306,10 @@ def log_lines(path: Path, since: int = 0) -> Iterator[str]:
             yield line.decode(errors="replace").rstrip("\r\n")
 
 
-def make_temporary() -> Path:
-    """Return a fresh private folder for one launch: prompts, the client's log, cold caches."""
-    return Path(tempfile.mkdtemp(prefix="study-launch-"))
-
-
 def _create_time(pid: int) -> float | None:
-    try:
-        process = psutil.Process(pid)
-        return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
-    except psutil.Error:
-        return None
+    """Return when a process was started, in ticks since boot: psutil's own time moves when the clock is set."""
+    stat = read_stat(pid)
+    return None if stat is None or stat.state in "ZX" else stat.start
 
 
 def _is_running(pid: int) -> bool:
@@ -295,11 +321,3 @@ def _group_of(pid: int) -> int | None:
         return os.getpgid(pid)
     except OSError:
         return None
-
-
-def _listening(pid: int) -> list[int]:
-    try:
-        sockets = psutil.Process(pid).net_connections(kind="tcp")
-    except psutil.Error:
-        return []
-    return [item.laddr.port for item in sockets if item.status == psutil.CONN_LISTEN and item.laddr.ip == HOST]
