@@ -1,5 +1,7 @@
 """Raw folders of small studies for the tests of figures, editions and notebooks."""
 
+import hashlib
+import json
 import random
 import shutil
 from pathlib import Path
@@ -52,6 +54,15 @@ def write_study(data_dir, name="l4", *, session="cooled", rehearsal=False, block
     return store
 
 
+def rewrite_log(store, launch_id, text):
+    """Replace the log of a launch, and the hash that its record holds of it."""
+    store.log_path(launch_id).write_text(text, encoding="utf-8")
+    path = store.raw / f"launch-{launch_id}.json"
+    record = json.loads(path.read_text())
+    record["log_sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    path.write_text(json.dumps(record) + "\n")
+
+
 def _launch(level, block, draw, shared):
     resolved = {**RESOLVED}
     if level in ("O0", "eager"):
@@ -61,7 +72,8 @@ def _launch(level, block, draw, shared):
     times = {"healthy_s": 800.0 + start_s - 1, "first_token_s": 800.0 + start_s}
     cool = shared["session"] == "cooled"
     canaries = {} if cool else {"canary_before": make_canary(), "canary_after": make_canary()}
-    return make_launch(level, block, resolved=resolved, **times, **canaries, **shared)
+    log = {"log_sha256": hashlib.sha256(LOG.encode()).hexdigest()}
+    return make_launch(level, block, resolved=resolved, **times, **canaries, **log, **shared)
 
 
 def _run(launch, users, tpot_ms):

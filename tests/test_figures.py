@@ -2,16 +2,19 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pytest
 from edition_study import BASE_MS, COSTS, write_study
+from matplotlib.text import Text
 
 from study.analyze.compare import compare_levels
 from study.analyze.compare_types import CompareOptions
 from study.analyze.tables import comparison_input, run_table
-from study.publish.figures import Frame, draw_clock, draw_starts, draw_tpot
+from study.publish.figures import draw_starts, draw_tpot
 from study.publish.forest import draw_costs, list_rows
 from study.publish.level_marks import KNOWN, OTHERS, mark_level
-from study.publish.plates import REHEARSAL
+from study.publish.panels import Frame
+from study.publish.plates import ALARM, ALARM_INK, DARK_GROUND, DARK_INK, GROUND, INK, REHEARSAL
+from study.publish.run_figures import draw_clock
 from study.publish.study_view import tabulate_starts
-from study.publish.traces import MOST_POINTS, trace_clocks
+from study.publish.traces import trace_card
 
 BLOCKS = 3
 FRAME = Frame(tuple(COSTS), tuple(BASE_MS), rehearsal=False)
@@ -62,21 +65,24 @@ def test_starts_have_a_point_a_launch(records):
     assert "seconds" in plate.figure.axes[0].get_xlabel()
 
 
-def test_clock_has_a_line_a_run_and_few_points(records):
-    traces = trace_clocks(records.runs)
-    plate = draw_clock(traces, FRAME)
-    assert len(plate.figure.axes[0].lines) == BLOCKS * len(COSTS)
-    assert traces.samples.groupby("run_id").size().max() <= MOST_POINTS
-    assert "default 1,275 MHz" in plate.alt
-    assert plate.figure.get_supylabel() == "SM clock, MHz"
+def test_a_level_without_a_run_that_counts_is_named_in_its_row(records):
+    runs = run_table(records)
+    runs.loc[runs["level"] == "eager", "counts"] = False
+    texts = [text.get_text() for text in draw_tpot(runs, FRAME).figure.axes[0].texts]
+    assert texts.count("no run counts") == 1
 
 
-def test_clock_that_was_not_read_says_why_without_axes(tmp_path):
-    records = write_study(tmp_path, rehearsal=True, blocks=1).read()
-    plate = draw_clock(trace_clocks(records.runs), FRAME)
-    assert plate.figure.axes == []
-    assert "a CPU has no NVML" in plate.alt
-    assert "a CPU has no NVML" in plate.figure.texts[0].get_text()
+def test_the_median_stands_beside_its_points(records):
+    texts = [text.get_text() for text in draw_tpot(run_table(records), FRAME).figure.axes[0].texts]
+    assert len(texts) == len(COSTS)
+    assert texts[0].startswith("60.")
+
+
+def test_levels_far_apart_get_a_logarithmic_axis(tmp_path):
+    runs = run_table(write_study(tmp_path, costs={"default": 0.0, "O0": 6.0}, blocks=1).read())
+    frame = Frame(("default", "O0"), (1,), rehearsal=False)
+    assert draw_tpot(runs, frame).figure.axes[0].get_xscale() == "log"
+    assert draw_tpot(runs[runs["level"] == "default"], frame).figure.axes[0].get_xscale() == "linear"
 
 
 def test_costs_have_every_pair_the_margin_and_the_aa_pair(comparison):
@@ -123,7 +129,7 @@ def test_the_readers_settings_change_nothing(records):
 
 def test_figures_leave_pyplot_alone(records, comparison):
     draw_costs(comparison, FRAME).png()
-    draw_clock(trace_clocks(records.runs), FRAME).png()
+    draw_clock(trace_card(records.runs), FRAME).png()
     assert plt.get_fignums() == []
 
 
@@ -157,11 +163,42 @@ def test_a_level_has_one_mark_whatever_stands_beside_it():
     assert mark_level("my-level").colour in {mark.colour for mark in OTHERS}
 
 
+GROUNDS = (GROUND, DARK_GROUND, "#121212")
+
+
 @pytest.mark.parametrize("mark", [*KNOWN.values(), *OTHERS])
-@pytest.mark.parametrize("ground", ["#ffffff", "#14171b"])
+@pytest.mark.parametrize("ground", GROUNDS)
 def test_colours_stand_out_from_light_and_dark_pages(mark, ground):
-    first, second = sorted((luminance(mark.colour), luminance(ground)))
-    assert (second + 0.05) / (first + 0.05) > 2.9
+    assert contrast(mark.colour, ground) >= 3.0  # WCAG 2.2, 1.4.11: graphical objects
+
+
+@pytest.mark.parametrize(
+    ("ink", "ground"), [(INK, GROUND), (DARK_INK, DARK_GROUND), (DARK_INK, "#121212"), (ALARM_INK, ALARM)]
+)
+def test_letters_are_legible(ink, ground):
+    assert contrast(ink, ground) >= 4.5  # WCAG 2.2, 1.4.3: text
+
+
+def test_no_letter_has_a_colour_of_its_own(records, comparison):
+    frame = Frame(FRAME.levels, FRAME.users, rehearsal=True)
+    plates = (draw_tpot(run_table(records), frame), draw_costs(comparison, frame))
+    texts = [text for plate in plates for text in plate.figure.findobj(Text) if text.get_text()]
+    assert {text.get_color() for text in texts if text.get_text() != REHEARSAL} == {INK}
+    assert {text.get_color() for text in texts if text.get_text() == REHEARSAL} == {ALARM_INK}
+
+
+def test_a_file_brings_ground_and_ink_together(records):
+    text = draw_starts(tabulate_starts(records), FRAME).svg()
+    assert f'color="{INK}"' in text
+    assert text.count(INK) == 1
+    assert f'class="ground" width="100%" height="100%" fill="{GROUND}"' in text
+    dark = f"svg {{ color: {DARK_INK} }} .ground {{ fill: {DARK_GROUND} }}"
+    assert f"@media (prefers-color-scheme: dark) {{ {dark} }}" in text
+
+
+def contrast(one, other):
+    first, second = sorted((luminance(one), luminance(other)))
+    return (second + 0.05) / (first + 0.05)
 
 
 def luminance(colour):

@@ -12,8 +12,9 @@ from study.analyze.findings_parts import BreakEvenAt
 from study.analyze.level_tables import start_table
 from study.analyze.recommend import recommend
 from study.analyze.recommend_starts import complete_starts, join_starts
+from study.design.parameters import fingerprint
 from study.errors import InputError
-from study.publish.figures import Frame
+from study.publish.panels import Frame
 from study.publish.sections import Shown, make_sections
 from study.publish.sheets import list_starts
 from study.publish.start_figures import UNACCOUNTED, draw_served, draw_start_parts, order_bars, say_short, segments
@@ -63,7 +64,7 @@ def test_bars_are_as_long_as_the_starts():
         ends[bar.get_y()] = max(ends.get(bar.get_y(), 0.0), bar.get_x() + bar.get_width())
     assert sorted(ends.values()) == [70.0, 224.0]
     assert [text.get_text() for text in axes.get_yticklabels()] == ["default, cold", "default, warm"]
-    assert {bar.get_hatch() for bar in axes.patches if bar.get_facecolor()[3] == 0.0} == {"////"}
+    assert {bar.get_hatch() for bar in axes.patches if bar.get_facecolor()[3] == 0.0} == {"//"}
 
 
 def test_the_words_of_the_bars_state_the_finding():
@@ -249,11 +250,13 @@ def views(tmp_path_factory):
     root = make_root(tmp_path_factory.mktemp("project"))
     store = write_study(root / "data", "speed")
     cold = write_study(root / "data", "cold", session="cooled")
-    for path in cold.raw.glob("run-*.json"):
+    launches = cold.read().launches
+    for path in cold.raw.glob("*.json"):
         path.unlink()
-    for path in cold.raw.glob("launch-*.json"):
-        text = path.read_text(encoding="utf-8").replace('"cache":"warm"', '"cache":"cold"')
-        path.write_text(text.replace('"cache_emptied":[]', '"cache_emptied":["Triton kernels"]'), encoding="utf-8")
+    comparable = {**launches[0].comparable, "cache": "cold"}
+    changes = {"cache": "cold", "comparable": comparable, "fingerprint": fingerprint(comparable)}
+    for launch in launches:
+        cold.write(launch.model_copy(update={**changes, "cache_emptied": ["Triton kernels"]}))
     return [read_view(root, one, ViewOptions()) for one in (store, cold)]
 
 

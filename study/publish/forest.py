@@ -9,10 +9,10 @@ from matplotlib.lines import Line2D
 
 from study.analyze.compare_types import AaCheck, Comparison, Pair
 from study.analyze.stats import Estimate
-from study.publish.figures import Frame, say_why_not
 from study.publish.level_marks import mark_level
+from study.publish.panels import Frame, say_why_not, warn_of_rehearsal
 from study.publish.plain_text import clean_text
-from study.publish.plates import ALARM, FAINT, INK, REHEARSAL, WIDTH_IN, Plate, figure_style
+from study.publish.plates import FAINT, INK, WIDTH_IN, Plate, figure_style
 from study.publish.wording import say_interval, say_users, say_verdict
 
 ROW_IN = 0.23
@@ -52,8 +52,7 @@ def draw_costs(comparison: Comparison | None, frame: Frame, reason: str = "") ->
         for place, row in enumerate(rows):
             _draw_row(axes, place, row)
         _finish_axes(axes, rows, margin)
-        if frame.rehearsal:
-            figure.suptitle(REHEARSAL, color=ALARM, fontsize=9.0, fontweight="bold")
+        warn_of_rehearsal(figure, frame.rehearsal)
         _add_legend(figure, bool(comparison.aa), margin)
     return Plate("costs", title, _say(comparison), _caption(comparison, margin), figure, frame.rehearsal)
 

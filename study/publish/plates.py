@@ -2,7 +2,8 @@
 
 The SVG has no date, no random id and its letters as paths, so that the same records give the same bytes and every
 reader sees the same figure. A page shows it without ground and with the page's own ink, which keeps it legible in dark
-mode; a file of its own has a white ground.
+mode. A file of its own brings ground and ink together, light or dark as its reader's settings are: no single ink has a
+contrast of 4.5 on white and on a dark page, and a page may be light where its reader's settings are dark.
 """
 
 import base64
@@ -20,11 +21,14 @@ from matplotlib.figure import Figure
 
 from study.publish.plain_text import clean_text
 
-INK = "#1b1f24"
-"""Colour of letters and frames; a page replaces it by its own."""
+INK, GROUND = "#1b1f24", "#ffffff"
+"""Colours of letters and frames, and of what is behind them; a page replaces the ink by its own."""
+DARK_INK, DARK_GROUND = "#e6e9ed", "#14171b"
+"""The same for readers who ask for dark pages."""
 FAINT = "#8b929a"
 """Colour of grids and bands, seen on white and on a dark page alike."""
-ALARM = "#c62828"
+ALARM, ALARM_INK = "#c62828", "#ffffff"
+"""A warning's ground, and its letters, which are legible on it wherever it stands."""
 WIDTH_IN = 5.0
 """Narrow on purpose: at the 350 px of a telephone its letters are still 8 px high."""
 PNG_DPI = 130
@@ -91,11 +95,15 @@ class Plate:
         return f"{REHEARSAL} {self.alt}" if self.rehearsal else self.alt
 
     def svg(self) -> str:
-        """Return the figure as an SVG file on white."""
+        """Return the figure as an SVG file with a ground of its own, light or dark as its reader's settings are."""
         head, body = _split_svg(self._draw_svg())
+        body = body.replace(INK, "currentColor")
         words = f"<title>{_escape(self.title)}</title><desc>{_escape(self.full_alt)}</desc>"
-        ground = '<rect width="100%" height="100%" fill="#ffffff"/>'
-        return f'<?xml version="1.0" encoding="utf-8"?>\n{head[:-1]} role="img">\n{words}\n{ground}\n{body}'
+        dark = f"svg {{ color: {DARK_INK} }} .ground {{ fill: {DARK_GROUND} }}"
+        style = f"<style>@media (prefers-color-scheme: dark) {{ {dark} }}</style>"
+        ground = f'<rect class="ground" width="100%" height="100%" fill="{GROUND}"/>'
+        head = f'{head[:-1]} role="img" color="{INK}">'
+        return f'<?xml version="1.0" encoding="utf-8"?>\n{head}\n{words}\n{style}\n{ground}\n{body}'
 
     def inline_svg(self, place: str) -> str:
         """Return the figure for a page that holds several: scales with its box, uses the page's ink, ids of its own.

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -20,10 +19,10 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from study.analyze.breakeven import Regime, StartAndSpeed
 from study.analyze.findings_parts import BreakEvenAt
 from study.analyze.formats import format_seconds
-from study.publish.figures import Frame, say_why_not
 from study.publish.level_marks import mark_level
+from study.publish.panels import Frame, add_legend, say_why_not, warn_of_rehearsal
 from study.publish.plain_text import clean_text
-from study.publish.plates import ALARM, INK, REHEARSAL, WIDTH_IN, Plate, figure_style
+from study.publish.plates import INK, WIDTH_IN, Plate, figure_style
 from study.publish.start_parts import STAMPS_FIT_S, LevelParts
 from study.publish.wording import say_users
 
@@ -52,20 +51,20 @@ LEAST_S = 0.001
 """Shorter parts are what rounding leaves."""
 PART_LOOKS: Mapping[str, PartLook] = {
     "imports and configuration": PartLook("#84786c"),
-    "engine process up": PartLook("#84786c", "...."),
+    "engine process up": PartLook("#84786c", ".."),
     "weights": PartLook("#0072b2"),
     "compile": PartLook("#d55e00"),
     "memory profiling": PartLook("#cc79a7"),
-    "discarded capture": PartLook("#009e73", "xxxx"),
-    "KV cache": PartLook("#cc79a7", "...."),
+    "discarded capture": PartLook("#009e73", "xx"),
+    "KV cache": PartLook("#cc79a7", ".."),
     "JIT warm-up and autotuning": PartLook("#a87900"),
     "capture": PartLook("#009e73"),
     "API up": PartLook("#3d94c9"),
-    "after the last figure": PartLook("#3d94c9", "xxxx"),
-    "ready": PartLook("#3d94c9", "...."),
+    "after the last figure": PartLook("#3d94c9", "xx"),
+    "ready": PartLook("#3d94c9", ".."),
     "first token": PartLook("#7a5ab8"),
-    OTHER: PartLook("#a8576a", "||||"),
-    UNACCOUNTED: PartLook("none", "////"),
+    OTHER: PartLook("#a8576a", "||"),
+    UNACCOUNTED: PartLook("none", "//"),
 }
 """Colours after Okabe and Ito, as those of levels; the one part that nothing accounts for is hatched without colour."""
 
@@ -97,7 +96,7 @@ def draw_start_parts(parts: Sequence[LevelParts], frame: Frame) -> Plate:
         axes.set_xlabel("seconds since the spawn")
         handles = [_patch(name, look) for name, look in looks.items()]
         figure.legend(handles=handles, loc="outside lower center", ncols=2)
-        _warn(figure, frame.rehearsal)
+        warn_of_rehearsal(figure, frame.rehearsal)
     caption = (
         "One start a bar, the one of median length. Segments do not overlap and add up to the start, which stands at "
         "the end of the bar. Hatched without colour: no line of the log accounts for it."
@@ -196,8 +195,8 @@ def draw_served(break_evens: Sequence[BreakEvenAt], frame: Frame, reason: str = 
         for axes in grid.flat[max(len(panels) - columns, 0) : len(panels)]:
             axes.set_xlabel("seconds since the spawn")
         figure.supylabel("tokens served", fontsize=9.0)
-        _add_legend(figure, [shown[0].default, *dict.fromkeys(at.level for at in shown)])
-        _warn(figure, frame.rehearsal)
+        add_legend(figure, [shown[0].default, *dict.fromkeys(at.level for at in shown)])
+        warn_of_rehearsal(figure, frame.rehearsal)
     caption = (
         "Kept busy by so many users; a line begins at the first token, and runs by the means over blocks. A ring is "
         "where two levels have served equally many, the bar through it its interval. Time axes begin shortly before "
@@ -216,7 +215,7 @@ def _draw_panel(axes: Axes, panel: Sequence[BreakEvenAt]) -> None:
         _draw_crossing(axes, at, high_s)
         axes.text(
             0.02, 0.98 - 0.085 * row, clean_text(say_short(at, high_s), 70), transform=axes.transAxes, va="top",
-            fontsize=6.5, color=mark_level(at.level).colour,
+            fontsize=6.5,
         )  # fmt: skip
     axes.set_title(f"{say_users(first.users)}, {first.cache} caches")
     axes.set_xlim(low_s, high_s)
@@ -282,17 +281,3 @@ def _say_panel(panel: Sequence[BreakEvenAt]) -> str:
             text += f" (from {t_star.low:,.0f} s {high})"
         said.append(f"{text}; {at.result.reason}" if at.result.regime is Regime.UNDECIDED else text)
     return f"{say_users(panel[0].users)}, {panel[0].cache} caches, against {panel[0].default}: {'. '.join(said)}."
-
-
-def _add_legend(figure: Figure, levels: Sequence[str]) -> None:
-    marks = {level: mark_level(level) for level in levels}
-    lines = [
-        Line2D([], [], color=mark.colour, marker=mark.marker, markersize=5.0, label=clean_text(level))
-        for level, mark in marks.items()
-    ]
-    figure.legend(handles=lines, loc="outside lower center", ncols=min(4, len(lines)))
-
-
-def _warn(figure: Figure, rehearsal: bool) -> None:
-    if rehearsal:
-        figure.suptitle(REHEARSAL, color=ALARM, fontsize=9.0, fontweight="bold")

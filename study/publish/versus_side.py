@@ -35,7 +35,7 @@ def read_side(root: Path, name: str, data_dir: Path | str = "data") -> Side:
         InputError: an unknown name, one that is several things, one without records, or an unreadable file.
 
     """
-    known = dict(_list_names(root, data_dir))
+    known = dict(list_names(root, data_dir))
     found = [full for full in known if name in (full, full.partition(":")[2])]
     if not found:
         plain = {full.partition(":")[2] for full in known}
@@ -52,8 +52,8 @@ def read_side(root: Path, name: str, data_dir: Path | str = "data") -> Side:
     return Side(plain_name, "study", (_read_study(root, Store(root / data_dir, plain_name)),))
 
 
-def _list_names(root: Path, data_dir: Path | str) -> Iterator[tuple[str, Path]]:
-    """List what can be named, with its kind, and where it lies."""
+def list_names(root: Path, data_dir: Path | str = "data") -> Iterator[tuple[str, Path]]:
+    """Yield what can be named, as `study:NAME`, `edition:NAME` or `reference:NAME`, and where it lies."""
     for folder in sorted((root / data_dir / "raw").glob("*/")):
         # Other folders may lie there, without a record; schemas have a second ending.
         if any(_RECORD.fullmatch(path.name) for path in folder.iterdir()):

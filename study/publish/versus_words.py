@@ -6,7 +6,7 @@ from typing import Any
 
 from study.analyze.compare_types import Verdict
 from study.analyze.formats import MISSING, format_counted
-from study.analyze.level_tables import CUDAGRAPH_MODES, MODES
+from study.analyze.switches import CUDAGRAPH_MODES, MODES
 from study.analyze.versus_types import Beside, Claim, Cost, Outcome, Part, Says, SettingPair, Stance
 from study.publish.plain_text import clean_text
 from study.publish.sheets import LONGEST_CELL
