@@ -74,6 +74,19 @@ def test_it_opens_with_a_question(notebook):
     assert "?" in notebook.cells[0].source.splitlines()[0]
 
 
+def test_it_prints_nothing_raw(notebook):
+    for cell in code_cells(notebook):
+        calls = [node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Call)]
+        assert "print" not in [call.func.id for call in calls if isinstance(call.func, ast.Name)]
+
+
+def test_it_says_the_answer_before_how_it_is_known(notebook):
+    titles = [line for cell in notebook.cells if cell.cell_type == "markdown" for line in cell.source.splitlines()]
+    headings = [line for line in titles if line.startswith("## ")]
+    known = [place for place, line in enumerate(headings) if line.startswith("## How it is known")]
+    assert not known or headings.index("## The answer") < known[0]
+
+
 def test_it_starts_measuring_only_as_a_process(notebook):
     source = "\n".join(cell.source for cell in code_cells(notebook))
     assert "study.measure" not in source
@@ -108,7 +121,7 @@ def test_read_session_shows_tables_and_figures_and_writes_the_tables(project):
     assert ended.returncode == 0, ended.stderr
     text = shown(executed)
     assert text.count("REHEARSAL: this is no result") == 2
-    assert text.count("<img") == text.count("<figcaption>REHEARSAL") == 5
+    assert text.count("<img") == text.count("<figcaption>REHEARSAL") == 7
     assert "default / O0 / O3 / eager: medians over runs" in text
     assert (project / "data" / "processed" / "try" / "runs.csv").is_file()
 
@@ -121,6 +134,7 @@ def test_publish_edition_writes_the_edition_and_shows_where(project):
     assert text.count("REHEARSAL: this is no result") == 2
     assert "<code>editions/2026.11</code>" in text
     assert (project / "editions" / "2026.11" / "index.html").is_file()
+    assert "2026.11" in (project / "editions" / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.notebook

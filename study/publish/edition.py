@@ -4,16 +4,16 @@
                        section.md      the guide's section           index.html   the same as one page of its own
                        figures/*.svg   tables/*.csv                  manifest.json  raw files with their SHA-256
 
-Other files of the folder, executed notebooks among them, are left alone.
+Other files of the folder, executed notebooks among them, are left alone, and so is what a person wrote between the
+generated parts of `section.md`; the page shows it too.
 """
 
-import os
-import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from study.design.whole_files import make_folder, write_whole
 from study.errors import InputError
 from study.publish.edition_file import (
     FILE_NAME,
@@ -23,10 +23,17 @@ from study.publish.edition_file import (
     read_edition_file,
 )
 from study.publish.manifest import Source, make_manifest
-from study.publish.page import Page, render_html, render_markdown
-from study.publish.sections import Shown, make_sections
+from study.publish.marked_parts import MarkedText, keep_prose, read_marked, write_marked
+from study.publish.page import Before, Page, render_html, render_markdown
+from study.publish.plates import Plate
+from study.publish.quotes import check_quotes, list_figures
+from study.publish.references import References, read_references
+from study.publish.sections import PARTS, Shown, make_sections
 from study.publish.study_view import StudyView, ViewOptions, read_view
 from study.store import Store
+
+SECTION = "section.md"
+Follow = Callable[[Iterable[Plate], str], Iterable[Plate]]
 
 
 @dataclass(frozen=True)
@@ -37,12 +44,14 @@ class Edition:
         folder: where it goes.
         file: what it publishes.
         views: its studies, in order.
+        references: the other files that it prints from.
 
     """
 
     folder: Path
     file: EditionFile
     views: tuple[StudyView, ...]
+    references: References = field(default_factory=References)
 
     @property
     def rehearsal(self) -> bool:
@@ -70,7 +79,7 @@ def read_edition(root: Path, edition: str, studies: Sequence[str], data_dir: Pat
         users = file.users.get(name)
         options = ViewOptions(None if users is None else tuple(users), file.margin, file.throttled_below_share)
         views.append(read_view(root, Store(root / data_dir, name), options))
-    return Edition(folder, file, tuple(views))
+    return Edition(folder, file, tuple(views), read_references(root, file))
 
 
 def write_edition(root: Path, edition: str, studies: Sequence[str], data_dir: Path | str = "data") -> Path:
@@ -81,76 +90,104 @@ def write_edition(root: Path, edition: str, studies: Sequence[str], data_dir: Pa
     return save_edition(read_edition(root, edition, studies, data_dir))
 
 
-def save_edition(edition: Edition) -> Path:
+def draw_quietly(plates: Iterable[Plate], _study: str) -> Iterable[Plate]:
+    """Show nothing while figures are drawn."""
+    return plates
+
+
+def save_edition(edition: Edition, before: Before | None = None, follow: Follow = draw_quietly) -> Path:
     """Write an edition that was read, and return its folder.
 
+    Args:
+        edition: what was read.
+        before: the edition before it, where there is one.
+        follow: is given the figures of each study as they are drawn, and the study's name, to show how far it is.
+
     Raises:
-        InputError: the folder cannot be written.
+        InputError: the folder cannot be written; its `section.md` has broken markers, or prose that quotes a figure
+            which the records do not give. Then nothing was written.
 
     """
     try:
-        return _save(edition)
+        return _save(edition, before, follow)
     except OSError as error:
         raise InputError(f"'{edition.folder}' cannot be written: {error.strerror}") from None
 
 
-def _save(edition: Edition) -> Path:
+def _save(edition: Edition, before: Before | None, follow: Follow) -> Path:
     folder = edition.folder
-    folder.mkdir(parents=True, exist_ok=True)
+    files = _make_files(edition, before, follow)
+    make_folder(folder)
     if not (folder / FILE_NAME).exists():
-        _write(folder / FILE_NAME, edition_yaml(edition.file))
-    tables = _write_tables(folder / "tables", edition.views)
-    several = len(edition.views) > 1
+        write_whole(folder / FILE_NAME, edition_yaml(edition.file))
+    _clear(folder / "tables", "*.csv")
+    _clear(folder / "figures", "*.svg")
+    for name, text in files.items():
+        write_whole(folder / name, text)
+    return folder
+
+
+def _make_files(edition: Edition, before: Before | None, follow: Follow) -> dict[str, str]:
+    """Return everything that is generated: path from the edition's folder to text."""
+    old = _read_section(edition)
+    tables = {view.found.study: _make_tables(view) for view in edition.views}
     shown = [
         Shown(
             view=view,
             advice=view.advise(edition.views),
-            plates=view.draw(edition.views),
-            tables=tables[view.found.study],
-            heading=view.found.study if several else "",
+            plates={plate.key: plate for plate in follow(view.draw_each(edition.views), view.found.study)},
+            tables={name: _table_path(view, name) for name in tables[view.found.study]},
+            heading=view.found.study if len(edition.views) > 1 else "",
         )
         for view in edition.views
     ]
-    _write_figures(folder / "figures", shown)
-    page = Page(edition.file.edition, edition.rehearsal, make_sections(edition.file.edition, shown))
-    _write(folder / "section.md", render_markdown(page))
-    _write(folder / "index.html", render_html(page))
+    sections = make_sections(edition.file.edition, shown, edition.references)
+    page = Page(edition.file.edition, edition.rehearsal, sections, before, {} if old is None else old.prose)
     sources = [Source(view.store, view.records) for view in edition.views]
-    _write(folder / "manifest.json", make_manifest(edition.file.edition, sources))
-    return folder
+    return {
+        **{_table_path(view, name): text for view in edition.views for name, text in tables[view.found.study].items()},
+        **{one.picture(key).file: plate.svg() for one in shown for key, plate in one.plates.items()},
+        SECTION: _merge(page, old, edition),
+        "index.html": render_html(page),
+        "manifest.json": make_manifest(edition.file.edition, sources, edition.references.files),
+    }
 
 
-def _write_tables(folder: Path, views: Sequence[StudyView]) -> dict[str, Mapping[str, str]]:
-    """Write every study's tables as CSV; return, by study, table to its path from the edition's folder."""
-    _clear(folder, "*.csv")
-    written: dict[str, Mapping[str, str]] = {}
-    for view in views:
-        study = view.found.study
-        with tempfile.TemporaryDirectory() as made:
-            paths = view.write_tables(Path(made))
-            names = sorted(path.stem for path in paths if path.suffix == ".csv")
-            for name in names:
-                shutil.copyfile(Path(made) / f"{name}.csv", folder / f"{study}-{name}.csv")
-        written[study] = {name: f"tables/{study}-{name}.csv" for name in names}
-    return written
+def _make_tables(view: StudyView) -> dict[str, str]:
+    """Return a study's tables as CSV: name to text."""
+    with tempfile.TemporaryDirectory() as made:
+        paths = view.write_tables(Path(made))
+        return {path.stem: path.read_bytes().decode() for path in sorted(paths) if path.suffix == ".csv"}
 
 
-def _write_figures(folder: Path, studies: Sequence[Shown]) -> None:
-    _clear(folder, "*.svg")
-    for one in studies:
-        for key, plate in one.plates.items():
-            _write(folder.parent / one.picture(key).file, plate.svg())
+def _table_path(view: StudyView, name: str) -> str:
+    return f"tables/{view.found.study}-{name}.csv"
+
+
+def _read_section(edition: Edition) -> MarkedText | None:
+    """Read the section that is there, and hold the figures that its prose quotes against the records."""
+    path = edition.folder / SECTION
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError as error:
+        raise InputError(f"'{path}' cannot be read: {error}") from None
+    old = read_marked(text, str(path))
+    check_quotes(old.prose, list_figures([view.found for view in edition.views]), str(path))
+    return old
+
+
+def _merge(page: Page, old: MarkedText | None, edition: Edition) -> str:
+    """Return the section's Markdown with the prose of the one that is there."""
+    path = str(edition.folder / SECTION)
+    fresh = read_marked(render_markdown(page), path)
+    kept = fresh if old is None else keep_prose(fresh, old, ("title", *PARTS, "end"), path)
+    return write_marked(kept.parts, kept.prose)
 
 
 def _clear(folder: Path, pattern: str) -> None:
     """Make the folder, and take away what an earlier build of other studies left in it."""
-    folder.mkdir(exist_ok=True)
+    make_folder(folder)
     for path in folder.glob(pattern):
         path.unlink()
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8", newline="\n")
-    temporary.replace(path)

@@ -4,7 +4,7 @@ It has no time of writing, so that building again changes nothing.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import study
@@ -19,13 +19,22 @@ class Source:
     records: StudyRecords
 
 
-def make_manifest(edition: str, sources: Sequence[Source]) -> str:
-    """Return the manifest as JSON, studies in the order published and files by name."""
-    content = {
+def make_manifest(edition: str, sources: Sequence[Source], references: Mapping[str, str] | None = None) -> str:
+    """Return the manifest as JSON, studies in the order published and files by name.
+
+    Args:
+        edition: as printed in the stamp.
+        sources: its studies.
+        references: other files that it prints from: path from the project's root to SHA-256 (hex).
+
+    """
+    content: dict[str, object] = {
         "edition": edition,
         "code": {"package": "vllm-compile-study", "version": study.__version__},
         "studies": [_describe(source) for source in sources],
     }
+    if references:
+        content["references"] = dict(references)
     return json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 

@@ -1,12 +1,13 @@
 """What the reading notebooks call: their parameters checked, and answers, tables and figures shown as HTML."""
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from IPython.display import display
+from tqdm.std import tqdm
 
 from study.design.parameters import given_names
 from study.design.root import find_root
@@ -15,12 +16,15 @@ from study.publish.edition import Edition, read_edition
 from study.publish.page import REHEARSAL_BANNER
 from study.publish.plain_text import clean_text
 from study.publish.plates import Plate
+from study.publish.republish import publish_draft
 from study.publish.sections import Item, list_items
 from study.publish.sheets import Sheet
-from study.publish.study_view import StudyView, ViewOptions, read_view
+from study.publish.study_view import FIGURES, StudyView, ViewOptions, read_view
 from study.store import Store
 
 _BANNER = "padding: 0.8em 1em; background: #b3261e; color: #ffffff; font-weight: bold; text-align: center"
+BAR_AFTER_S = 3.0
+"""What is done sooner shows no progress bar."""
 _LEAD = "font-size: 1.15em; max-width: 48em"
 
 
@@ -103,6 +107,11 @@ def show_text(*sentences: str, lead: bool = False) -> None:
     _show(_Html("".join(f"<p{style}>{html.escape(clean_text(text))}</p>" for text in sentences)))
 
 
+def show_lines(text: str) -> None:
+    """Show text as it is, line by line, in letters of one width."""
+    _show(_Html(f"<pre>{html.escape(text)}</pre>"))
+
+
 def show_heading(view: StudyView) -> None:
     """Show which study the next outputs are of."""
     kind = f"{view.found.session or 'no'} session"
@@ -116,6 +125,44 @@ def show_path(path: Path) -> None:
     _show(_Html(f"<p>Written: <code>{html.escape(str(shown))}</code></p>"))
 
 
+def publish(draft: Edition, data_dir: str = "data") -> None:
+    """Write an edition that was read, its comparison with the edition before and its changelog line; show where."""
+    show_path(publish_draft(find_root(), draft, data_dir, follow_figures))
+
+
+def draw_plates(view: StudyView, others: Sequence[StudyView] = ()) -> dict[str, Plate]:
+    """Draw a study's figures, with a bar while that takes long; `others` are the edition's studies."""
+    return {plate.key: plate for plate in follow_figures(view.draw_each(others), view.found.study)}
+
+
+def follow_figures(plates: Iterable[Plate], study: str) -> Iterable[Plate]:
+    """Return the figures of a study as they are drawn, and show a bar with the time left where that takes long."""
+    bar: Iterable[Plate] = tqdm(
+        plates, f"figures of {study}", total=len(FIGURES), file=_BarOutput(), delay=BAR_AFTER_S, ascii=False
+    )
+    return bar
+
+
+class _BarOutput:
+    """A cell's output for a progress bar: its last state stays, so that an executed notebook shows one line."""
+
+    def __init__(self) -> None:
+        self._shown: Any = None
+
+    def write(self, text: str) -> None:
+        line = text.strip("\r\n ")
+        if not line:
+            return
+        output = _Html(f"<pre>{html.escape(line)}</pre>")
+        if self._shown is None:
+            self._shown = display(output, display_id=True)  # type: ignore[no-untyped-call]
+        else:
+            self._shown.update(output)
+
+    def flush(self) -> None:
+        """Do nothing: every line is shown at once."""
+
+
 def save_tables(view: StudyView) -> None:
     """Write a study's tables to its processed folder, and show where."""
     view.write_tables()
@@ -123,10 +170,12 @@ def save_tables(view: StudyView) -> None:
 
 
 def show_sheets(*tables: Sheet | None) -> None:
-    """Show tables, one below the other; a table that is None is left out."""
+    """Show tables, one below the other; a long one is folded, and one that is None is left out."""
     for table in tables:
         if table is not None:
-            _show(table.to_styler())
+            shown = f'<div style="overflow-x: auto">{table.to_styler().to_html()}</div>'
+            title = html.escape(clean_text(table.title))
+            _show(_Html(f"<details><summary><b>{title}</b></summary>{shown}</details>" if table.folded else shown))
 
 
 def show_plates(plates: Mapping[str, Plate], *keys: str) -> None:

@@ -1,20 +1,30 @@
 """Renders the sections of an edition as Markdown and as one HTML page that needs nothing else."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
 
 from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
+from study.publish.marked_parts import Prose
 from study.publish.plain_text import Markdown, clean_text, escape_markdown
+from study.publish.prose import render_prose
 from study.publish.sections import Picture, Section
 
 REHEARSAL_BANNER = (
     "REHEARSAL: this is no result. It was made by vLLM's CPU backend with a made-up model, to try the whole path. "
     "Nothing here says anything about a GPU."
 )
+
+
+@dataclass(frozen=True)
+class Before:
+    """The edition before, in words, and the name of the page that sets this one beside it, without its ending."""
+
+    text: str
+    page: str | None
 
 
 @dataclass(frozen=True)
@@ -25,12 +35,16 @@ class Page:
         edition: as printed in the stamp.
         rehearsal: whether any of its records can be no result.
         sections: the parts, in order.
+        before: the edition before; None where there is none.
+        prose: what a person wrote, by the part that it follows; the Markdown output is merged with it afterwards.
 
     """
 
     edition: str
     rehearsal: bool
     sections: Sequence[Section]
+    before: Before | None = None
+    prose: Mapping[str, Prose] = field(default_factory=dict)
 
     @property
     def banner(self) -> str:
@@ -39,7 +53,10 @@ class Page:
 
 
 def render_markdown(page: Page) -> str:
-    """Return the section as Markdown. Every value is escaped unless it was made as Markdown here."""
+    """Return the section as Markdown, its parts between markers, without prose.
+
+    Every value is escaped unless it was made as Markdown here.
+    """
     template = _environment(markdown=True).get_template("section.md.j2")
     text = template.render(page=page)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
@@ -53,8 +70,15 @@ def render_html(page: Page) -> str:
     return text.strip() + "\n"
 
 
+def render_comparison(edition: str, markdown: str) -> str:
+    """Return a comparison, given as Markdown, as an HTML page like that of the edition."""
+    style = Markup(_read("style.css"))  # noqa: S704 (our own file)
+    template = _environment(markdown=False).get_template("comparison.html.j2")
+    return template.render(edition=edition, style=style, body=render_prose(markdown, highest_heading=1)).strip() + "\n"
+
+
 def _environment(markdown: bool) -> Environment:
-    names = ("section.md.j2", "page.html.j2")
+    names = ("section.md.j2", "page.html.j2", "comparison.html.j2")
     environment = Environment(
         loader=DictLoader({name: _read(name) for name in names}),
         autoescape=not markdown,  # noqa: S701 (Markdown is escaped by `finalize`)
@@ -65,6 +89,7 @@ def _environment(markdown: bool) -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters["as_markdown"] = Markdown
+    environment.filters["as_html"] = lambda prose: render_prose(prose.text)
     return environment
 
 

@@ -5,13 +5,30 @@ from dataclasses import dataclass
 
 from study.analyze.findings import Findings
 from study.analyze.recommend import Advice
+from study.analyze.switches_diff import diff_sets
 from study.publish import sheets
+from study.publish.card_use import list_card_use, list_reference, say_reference
+from study.publish.claims_part import list_misleading, say_claims, warn_of_claims
 from study.publish.plain_text import clean_text
 from study.publish.plates import Plate
 from study.publish.reading import list_host_bound, list_overall, list_pairs, say_method
+from study.publish.references import References
 from study.publish.sheets import LONGEST_CELL, Sheet
 from study.publish.stamp import make_stamp
 from study.publish.study_view import StudyView
+from study.publish.switches_part import (
+    MARK,
+    list_meanings,
+    list_unrecorded,
+    say_meanings,
+    say_set,
+    warn_of_meanings,
+    warn_of_set,
+)
+
+PARTS = ("headline", "switches", "start", "cooled", "throttled", "reading", "decide", "stamp")
+"""Keys of the parts that every edition has, in the order of the guide."""
+NO_REFERENCES = References()
 
 
 @dataclass(frozen=True)
@@ -85,15 +102,15 @@ class Shown:
         return tuple(Link(f"{name}.csv", self.tables[name]) for name in names if name in self.tables)
 
 
-def make_sections(edition: str, studies: Sequence[Shown]) -> list[Section]:
-    """Return the parts of an edition: headline, switches, start, cooled, throttled, reading, decide, stamp."""
+def make_sections(edition: str, studies: Sequence[Shown], references: References = NO_REFERENCES) -> list[Section]:
+    """Return the parts of an edition: those of `PARTS`, and before the stamp `claims` where it has verdicts on some."""
     return [
         Section("headline", "Headline", "", tuple(_headline(one) for one in studies)),
         Section(
             "switches",
             "What each level switches",
             "From the configuration that each server resolved and told, never from documentation.",
-            tuple(_switches(one) for one in studies),
+            (*(_switches(one) for one in studies), *_reference_blocks(references, studies)),
         ),
         Section(
             "start",
@@ -105,6 +122,7 @@ def make_sections(edition: str, studies: Sequence[Shown]) -> list[Section]:
         _session("throttled", "Throttled session", studies),
         Section("reading", "Reading", _READING, tuple(_reading(one) for one in studies)),
         Section("decide", "Decide", "", tuple(_decide(one) for one in studies)),
+        *_claims(references, studies),
         Section("stamp", "Stamp", "", tuple(_stamp(edition, one) for one in studies)),
     ]
 
@@ -121,6 +139,38 @@ def _headline(one: Shown) -> Block:
 
 def _switches(one: Shown) -> Block:
     return Block(one.heading, sheets=(sheets.list_switches(one.view.found),), files=one.links("levels"))
+
+
+def _reference_blocks(references: References, studies: Sequence[Shown]) -> Iterable[Block]:
+    """Say what levels resolve to without a running server, and what they meant in an older release."""
+    new, old = references.switches, references.switches_before
+    if new is None:
+        return
+    tables = [one.view.found.level_table for one in studies]
+    told = {str(level) for table in tables for level in table.loc[table["mode"].notna(), "level"]}
+    sheet = list_unrecorded(new, told)
+    if sheet is not None:
+        yield Block(MARK, (say_set(new),), warn_of_set(new, _versions(studies)), (sheet,))
+    if old is not None:
+        diff = diff_sets(old, new)
+        yield Block(
+            "What each level means in this release", say_meanings(diff), warn_of_meanings(diff), (list_meanings(diff),)
+        )
+
+
+def _claims(references: References, studies: Sequence[Shown]) -> Iterable[Section]:
+    """Say which claims of a text are false or changed now."""
+    verdicts, before = references.claims, references.claims_before
+    if verdicts is not None:
+        warnings = warn_of_claims(verdicts, _versions(studies))
+        block = Block("", say_claims(verdicts, before), warnings, (list_misleading(verdicts),))
+        yield Section("claims", f"What changed since {verdicts.date}", "", (block,))
+
+
+def _versions(studies: Sequence[Shown]) -> frozenset[str]:
+    """Return the releases that the studies ran, without the name of a build (`+cpu`)."""
+    ran = [one.view.found.versions.get("vllm", "") for one in studies]
+    return frozenset(version.partition("+")[0] for text in ran for version in text.split(" / ") if version)
 
 
 def _starts(one: Shown) -> Block:
@@ -188,14 +238,16 @@ def _session_block(one: Shown, kind: str) -> Block:
     warnings += [
         f"No figure of level {level}: {clean_text(why, LONGEST_CELL)}" for level, why in found.failed_levels.items()
     ]
+    tables += [table for table in (list_reference(found, one.view.reference_lines), list_card_use(found)) if table]
     if len(found.left_out):
         tables.append(sheets.list_left_out(found))
     tables.append(sheets.list_runs(found))
     return Block(
         one.heading,
+        sentences=say_reference(one.view.reference_lines),
         warnings=tuple(warnings),
         sheets=tuple(tables),
-        pictures=(one.picture("tpot"), one.picture("clock")),
+        pictures=tuple(one.picture(key) for key in ("tpot", "requests", "clock", "order")),
         files=one.links("session", "session_figures", "runs", "left_out"),
     )
 

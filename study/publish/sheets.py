@@ -54,21 +54,37 @@ class Sheet:
 
 def list_switches(found: Findings) -> Sheet:
     """Lay out every level's switches as its servers resolved them."""
-    head = ("level", "flags", "compile", "CUDA graphs", "what else it changes", "what it is for")
     table = found.level_table.astype(object).where(found.level_table.notna(), None).to_dict("records")
     default = next((row for row in table if row["level"] == found.default), None)
+    return lay_out_switches("Levels as their servers resolved them", table, default)
+
+
+NOTHING_TOLD = "nothing that its server tells"
+
+
+def lay_out_switches(title: str, table: Iterable[Row], default: Row | None, nothing: str = NOTHING_TOLD) -> Sheet:
+    """Lay out rows of `LEVEL_COLUMNS`, each beside the default's; a missing value is None.
+
+    Args:
+        title: of the sheet.
+        table: the rows.
+        default: the default's row; None: there is none, and each row says what it has.
+        nothing: what a row says that changes nothing else.
+
+    """
+    head = ("level", "flags", "compile", "CUDA graphs", "what else it changes", "what it is for")
     rows = [
         (
             str(row["level"]),
-            str(row["flags"] or "none" if row["mode"] or row["cudagraph_mode"] else MISSING),
+            str(row["flags"] or ("none" if row["mode"] or row["cudagraph_mode"] else MISSING)),
             _say_compile(row),
             str(row["cudagraph_mode"] or MISSING),
-            _say_changes(row, default),
+            _say_changes(row, default) or nothing,
             str(row["use_for"] or MISSING),
         )
         for row in table
     ]
-    return Sheet("Levels as their servers resolved them", head, tuple(rows))
+    return Sheet(title, head, tuple(rows))
 
 
 def _say_compile(row: Row) -> str:
@@ -98,7 +114,7 @@ def _say_changes(row: Row, default: Row | None) -> str:
     if row["alike"]:
         said.append(f"resolved like {row['alike'].replace('; ', ', ')}")
     said += [text for text in (row["downgrades"], row["reason"]) if text]
-    return "; ".join(said) or "nothing that its server tells"
+    return "; ".join(said)
 
 
 def list_starts(found: Findings) -> Sheet:

@@ -8,6 +8,7 @@ from study.analyze.evidence import check_launch_level
 from study.analyze.judged_runs import order_levels
 from study.analyze.startup_parts import OwnStamps, read_parts
 from study.records import LaunchRecord
+from study.store import sha256
 
 STAMPS_FIT_S = 2.0
 
@@ -64,7 +65,7 @@ def read_level_parts(
         log_path: launch id to where its server's log lies.
 
     Returns:
-        The parts, and one line for each start whose log is not there.
+        The parts, and one line for each start whose log is not there, or is not the one that was recorded.
 
     """
     good = good_starts(launches)
@@ -76,11 +77,21 @@ def read_level_parts(
                 continue
             middle = ranked[(len(ranked) - 1) // 2]
             path = log_path(middle.launch_id)
-            if path.is_file():
-                found.append(_read(middle, path))
+            why = why_no_log(middle, path)
+            if why:
+                lost.append(f"{level}, {cache}: {why}")
             else:
-                lost.append(f"{level}, {cache}: the log of launch {middle.launch_id} is not there")
+                found.append(_read(middle, path))
     return found, lost
+
+
+def why_no_log(launch: LaunchRecord, path: Path) -> str:
+    """Say why a launch's log cannot be read: it is not there, or is not the one whose hash the record holds."""
+    if not path.is_file():
+        return f"the log of launch {launch.launch_id} is not there"
+    if launch.log_sha256 is not None and sha256(path) != launch.log_sha256:
+        return f"the log of launch {launch.launch_id} is not the one that was recorded"
+    return ""
 
 
 def add_other_parts(parts: Sequence[LevelParts], others: Sequence[LevelParts]) -> tuple[LevelParts, ...]:

@@ -1,6 +1,6 @@
 """One study as an edition and the notebooks show it: what was found, what follows from it, and its figures."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,18 +10,25 @@ import pandas as pd
 from study.analyze.findings import Findings, FindOptions, find
 from study.analyze.recommend import Advice, headline, recommend
 from study.analyze.recommend_starts import complete_starts, why_starts_differ
+from study.analyze.reference_line import ReferenceLine
 from study.analyze.runs import DEFAULT_BELOW_SHARE
 from study.analyze.tables_on_disk import write_tables
 from study.design.levels import LEVELS_DIR, read_levels
 from study.design.parameters import Parameters
 from study.errors import InputError
-from study.publish.figures import Frame, draw_clock, draw_starts, draw_tpot
+from study.publish.card_use import read_reference_lines
+from study.publish.figures import draw_starts, draw_tpot
 from study.publish.forest import draw_costs
+from study.publish.launch_order import order_launches
+from study.publish.panels import Frame
 from study.publish.plates import Plate
+from study.publish.run_figures import draw_clock, draw_order, draw_requests
 from study.publish.start_figures import draw_served, draw_start_parts
 from study.publish.start_parts import LevelParts, add_other_parts, good_starts, read_level_parts
-from study.publish.traces import trace_clocks
+from study.publish.traces import spread_requests, trace_card
 from study.store import Store, StudyRecords
+
+FIGURES = ("tpot", "requests", "clock", "order", "starts", "start_parts", "costs", "served")
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,7 @@ class StudyView:
         headline: the answer in a sentence or two.
         parts: where the time of a start went, by level.
         lost_logs: starts whose log is not there, in words.
+        reference_lines: the least time of a token on each card.
 
     """
 
@@ -64,6 +72,7 @@ class StudyView:
     headline: str
     parts: tuple[LevelParts, ...]
     lost_logs: tuple[str, ...]
+    reference_lines: tuple[ReferenceLine, ...] = ()
 
     @property
     def frame(self) -> Frame:
@@ -82,27 +91,30 @@ class StudyView:
         return write_tables(self.records, place, chosen.use_for, chosen.levels, chosen.below_share)
 
     def draw(self, others: Sequence["StudyView"] = ()) -> dict[str, Plate]:
-        """Draw its figures: `tpot`, `clock`, `starts`, `start_parts`, `costs` and `served`.
+        """Return its figures by their key (`FIGURES`); `others` as in `draw_each`."""
+        return {plate.key: plate for plate in self.draw_each(others)}
+
+    def draw_each(self, others: Sequence["StudyView"] = ()) -> Iterator[Plate]:
+        """Draw its figures one by one, in the order of `FIGURES`.
 
         Args:
             others: the edition's studies. Starts of those that fit stand beside its own: the parts of the studies after
                 it, which have the other state of the caches, and break-evens that take starts and speed of two studies.
 
         """
-        counting = set(self.found.runs.loc[self.found.runs["counts"].astype(bool), "run_id"])
-        traces = trace_clocks(run for run in self.records.runs if run.run_id in counting)
-        frame = self.frame
-        served = complete_starts(self.found, [other.found for other in others if other is not self])
+        found, records, frame = self.found, self.records, self.frame
+        counting = set(found.runs.loc[found.runs["counts"].astype(bool), "run_id"])
+        runs = [run for run in records.runs if run.run_id in counting]
+        yield draw_tpot(found.runs, frame)
+        yield draw_requests(spread_requests(runs), frame)
+        yield draw_clock(trace_card(runs), frame)
+        yield draw_order(order_launches(found.runs, records), frame)
+        yield draw_starts(tabulate_starts(records), frame)
+        yield draw_start_parts(self._parts_beside(others), frame)
+        yield draw_costs(found.comparison, frame, found.comparison_reason)
+        served = complete_starts(found, [other.found for other in others if other is not self])
         users = self.users or served.users or tuple(sorted({at.users for at in served.break_evens}))
-        plates = (
-            draw_tpot(self.found.runs, frame),
-            draw_clock(traces, frame),
-            draw_starts(tabulate_starts(self.records), frame),
-            draw_start_parts(self._parts_beside(others), frame),
-            draw_costs(self.found.comparison, frame, self.found.comparison_reason),
-            draw_served(served.break_evens, replace(frame, users=users), served.break_even_reason),
-        )
-        return {plate.key: plate for plate in plates}
+        yield draw_served(served.break_evens, replace(frame, users=users), served.break_even_reason)
 
     def _parts_beside(self, others: Sequence["StudyView"]) -> tuple[LevelParts, ...]:
         """Return its parts of starts and those of the studies after it, so that an edition shows each figure once."""
@@ -144,6 +156,7 @@ def read_view(root: Path, store: Store, options: ViewOptions) -> StudyView:
         headline=headline(found),
         parts=tuple(parts),
         lost_logs=tuple(lost),
+        reference_lines=read_reference_lines(root, records, found.default, store.log_path),
     )
 
 
