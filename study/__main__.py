@@ -1,4 +1,4 @@
-"""The command line: `python -m study plan|run|tables|decide|edition|compare|calibrate|startup|check`.
+"""The command line: `python -m study plan|run|tables|decide|edition|site|compare|calibrate|startup|switches|check`.
 
 Exit code 0 on success, 2 on unusable input (one line that names the value and what would work), 1 otherwise. Each
 command imports what it needs when it runs, so that `--help` and `plan` answer at once.
@@ -58,6 +58,13 @@ def _takes_study(parser: argparse.ArgumentParser) -> None:
 def _takes_edition(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("edition", help="name of the folder, editions/<edition>")
     parser.add_argument("studies", nargs="*", help="studies to publish, in order; none: those of its edition.yaml")
+    parser.add_argument("--figures", action="store_true", help="print what prose may quote, and write nothing")
+    parser.add_argument("--data-dir", type=Path, default=Path("data"), metavar="DIR")
+
+
+def _takes_site(parser: argparse.ArgumentParser) -> None:
+    text = "folder of the site, replaced if it was one before (default build/site)"
+    parser.add_argument("--out", type=Path, default=Path("build/site"), metavar="DIR", help=text)
     parser.add_argument("--data-dir", type=Path, default=Path("data"), metavar="DIR")
 
 
@@ -81,20 +88,34 @@ def _takes_calibration(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", type=float, default=default, metavar="SHARE", help=text)
 
 
-def _read_parameters(options: argparse.Namespace) -> Any:  # noqa: ANN401 (Parameters, imported late)
-    import yaml
+def _takes_switches(parser: argparse.ArgumentParser) -> None:
+    text = "level files or level names (default guide.yaml knobs.yaml)"
+    parser.add_argument("--levels", nargs="+", default=["guide.yaml", "knobs.yaml"], metavar="NAME", help=text)
+    text = 'a card that need not be here, "sm=8.9,memory=24GiB,tp=1"; without, this machine\'s platform'
+    parser.add_argument("--as-gpu", metavar="CARD", help=text)
+    text = "shape file, folder or hub name (default Qwen3-8B's shape)"
+    parser.add_argument("--model", default="notebooks/parameters/models/qwen3-8b.yaml", metavar="MODEL", help=text)
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the resolved set, or the verdicts, as JSON")
+    parser.add_argument("--diff", type=Path, metavar="OLD", help="print how it differs from an earlier resolved set")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    text = "check a text's claims about vLLM's switches instead (YAML); with --as-gpu, --out and --earlier alone"
+    parser.add_argument("--check", type=Path, metavar="CLAIMS", help=text)
+    text = "verdicts on these claims that were written before: what was not false then has changed"
+    parser.add_argument("--earlier", type=Path, metavar="VERDICTS", help=text)
+    text = "the rest of the line: flags of every server"
+    parser.add_argument("--vllm-args", nargs=argparse.REMAINDER, default=[], metavar="FLAG", help=text)
 
+
+def _read_parameters(options: argparse.Namespace) -> Any:  # noqa: ANN401 (Parameters, imported late)
     from study.design.parameters import read_parameters
+    from study.design.plain_yaml import parse_yaml
 
     overrides = {}
     for item in options.set:
         name, equals, value = item.partition("=")
         if not equals:
             raise InputError(f"--set {item!r} needs the form name=value")
-        try:
-            overrides[name] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            raise InputError(f"--set {item!r}: the value is not YAML") from None
+        overrides[name] = parse_yaml(value, f"--set {item!r}:")
     return read_parameters(options.parameters, overrides)
 
 
@@ -131,9 +152,24 @@ def _decide(options: argparse.Namespace) -> int:
 
 def _edition(options: argparse.Namespace) -> int:
     from study.design.root import find_root
-    from study.publish.edition import write_edition
+    from study.publish.edition import read_edition
+    from study.publish.quotes import list_figures
+    from study.publish.republish import publish_edition
 
-    print(write_edition(find_root(), options.edition, options.studies, options.data_dir))
+    asked = (find_root(), options.edition, options.studies, options.data_dir)
+    if options.figures:
+        for name, text in list_figures([view.found for view in read_edition(*asked).views]).items():
+            print(f"{name}\t{text}")
+    else:
+        print(publish_edition(*asked))
+    return 0
+
+
+def _site(options: argparse.Namespace) -> int:
+    from study.design.root import find_root
+    from study.publish.site import build_site
+
+    print(build_site(find_root(), options.out, options.data_dir))
     return 0
 
 
@@ -183,6 +219,34 @@ def _calibrate(options: argparse.Namespace) -> int:
     return 0
 
 
+def _switches(options: argparse.Namespace) -> int:
+    from study.design.card import read_card
+    from study.design.root import find_root
+    from study.switches import SwitchesOptions, show_switches
+
+    if options.check:
+        from study.claims import check_claims_command
+
+        if options.diff or options.json or options.vllm_args:
+            raise InputError(
+                "--check goes with --as-gpu, --out and --earlier; leave out --diff, --json and --vllm-args"
+            )
+        return check_claims_command(options.check, options.as_gpu, options.out, options.earlier)
+    if options.earlier:
+        raise InputError("--earlier goes with --check CLAIMS; an earlier resolved set goes with --diff")
+    asked = SwitchesOptions(
+        levels=tuple(options.levels),
+        card=read_card(options.as_gpu) if options.as_gpu else None,
+        model=options.model,
+        server_flags=tuple(options.vllm_args),
+        out=options.out,
+        diff=options.diff,
+        json=options.json,
+    )
+    print(show_switches(asked, find_root()))
+    return 0
+
+
 def _check(options: argparse.Namespace) -> int:
     from study.check import check_study
 
@@ -212,10 +276,12 @@ _COMMANDS = (
     ("run", _run, "measure a session; the same command resumes it"),
     ("tables", _tables, "build the tables of a study from its raw records"),
     ("decide", _decide, "print what the figures of a study recommend"),
-    ("edition", _edition, "write an edition from studies"),
+    ("edition", _edition, "write an edition from studies, beside the edition before it"),
     ("compare", _compare, "set a study or edition beside another: meanings of levels, figures, what holds on both"),
     ("calibrate", _calibrate, "simulate studies: how often verdicts err, and what so many blocks can find"),
+    ("site", _site, "build the published site: editions, studies, methods, data; opens from a folder"),
     ("startup", _startup, "read a server's startup log; prints JSON"),
+    ("switches", _switches, "print what levels resolve to in the installed vLLM, on a card that need not be here"),
     ("check", _check, "verify a raw folder: schema, fingerprints, hashes, completeness"),
 )
 _ARGUMENTS = {
@@ -226,7 +292,9 @@ _ARGUMENTS = {
     "edition": _takes_edition,
     "compare": _takes_sides,
     "calibrate": _takes_calibration,
+    "site": _takes_site,
     "startup": _takes_log,
+    "switches": _takes_switches,
     "check": _takes_study,
 }
 

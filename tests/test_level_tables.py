@@ -1,12 +1,7 @@
 from make_records import RESOLVED, make_launch, make_machine, make_outcome, make_study
 
-from study.analyze.level_tables import (
-    IGNORED_WHEN_ALIKE,
-    alike_pairs,
-    host_launched_levels,
-    level_table,
-    start_table,
-)
+from study.analyze.level_tables import alike_pairs, host_launched_levels, level_table, start_table
+from study.analyze.switches import IGNORED_WHEN_ALIKE
 
 
 def test_a_start_that_failed_keeps_its_row():

@@ -1,53 +1,25 @@
 """What each level switched on, as its servers resolved it, and what its start took."""
 
 import itertools
-import json
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
-from study.analyze.evidence import check_launch_level, resolved_value
+from study.analyze.evidence import check_launch_level
 from study.analyze.findings_parts import StartGain, find_start_gains
 from study.analyze.first_requests import ready_to_first_token_s
 from study.analyze.judged_runs import DEFAULT_LEVEL, order_levels
-from study.analyze.load_window import Missing
+from study.analyze.switches import GRAPHS, comparable_text, name_value, switches_row, value_at
 from study.analyze.tables import make_frame
 from study.records import LaunchRecord
 from study.store import StudyRecords
 
-IGNORED_WHEN_ALIKE: Mapping[str, str] = {
-    "instance_id": "drawn at each start",
-    "optimization_level": "the level's name; what it changes stands in the other fields",
-    "cache_config.num_gpu_blocks": "outcome of memory profiling, recorded as KV cache blocks",
-    "cache_config.num_cpu_blocks": "likewise",
-    "cache_config.kv_cache_size_tokens": "likewise",
-    "cache_config.kv_cache_max_concurrency": "likewise",
-    "compilation_config.compilation_time": "a measured time",
-    "compilation_config.encoder_compilation_time": "a measured time",
-    "compilation_config.cache_dir": "where files lie",
-    "compilation_config.local_cache_dir": "where files lie",
-    "compilation_config.debug_dump_path": "where files lie",
-    "parallel_config.data_parallel_master_port": "a free port, found at each start",
-    "parallel_config.data_parallel_rpc_port": "a port",
-    "parallel_config._data_parallel_master_port_list": "free ports, found at each start",
-    "parallel_config._coord_store_port": "a free port, found at each start",
-    "parallel_config.master_port": "a port",
-}
-"""Fields of the resolved configuration (dotted path) that may differ between levels that resolved alike, and why."""
-
-MODES = {0: "NONE", 1: "STOCK_TORCH_COMPILE", 2: "DYNAMO_TRACE_ONCE", 3: "VLLM_COMPILE"}
-CUDAGRAPH_MODES = {
-    **{"0": "NONE", "1": "PIECEWISE", "2": "FULL"},
-    **{"[2, 0]": "FULL_DECODE_ONLY", "[2, 1]": "FULL_AND_PIECEWISE"},
-}
-"""Names of vLLM 0.31.0's enumerations, which `/server_info` gives as numbers (vllm/config/compilation.py)."""
-
 LEVEL_COLUMNS = (
     *("level", "flags", "optimization_level", "mode", "cudagraph_mode", "backend", "enforce_eager"),
     *("flashinfer_autotune", "jit_warmup", "capture_sizes", "largest_capture_size", "downgrades", "alike", "use_for"),
-    *("launches", "reason"),
+    *("launches", "reason", "fusions", "custom_ops"),
 )
 START_COLUMNS = (
     *("level", "cache", "n", "failed", "median_s", "least_s", "greatest_s", "difference_s", "difference_low_s"),
@@ -91,7 +63,7 @@ def alike_pairs(study: StudyRecords) -> frozenset[tuple[str, str]]:
     both have on one machine.
     """
     told = {
-        level: {(one.block, one.machine.unit): _comparable_text(one.resolved) for one in launches if one.resolved}
+        level: {(one.block, one.machine.unit): comparable_text(one.resolved) for one in launches if one.resolved}
         for level, launches in _group_launches(study, ()).items()
     }
     return frozenset(pair for pair in itertools.combinations(told, 2) if _agree(told[pair[0]], told[pair[1]]))
@@ -100,13 +72,13 @@ def alike_pairs(study: StudyRecords) -> frozenset[tuple[str, str]]:
 def host_launched_levels(study: StudyRecords) -> frozenset[str]:
     """Return the levels that launch every kernel from the host: all their servers resolved to no CUDA graphs."""
     modes = {
-        level: [_resolved(launch, "compilation_config.cudagraph_mode") for launch in launches if launch.resolved]
+        level: [value_at(launch.resolved, GRAPHS) for launch in launches if launch.resolved]
         for level, launches in _group_launches(study, ()).items()
     }
     return frozenset(
         level
         for level, seen in modes.items()
-        if seen and all(_name_of(CUDAGRAPH_MODES, mode) == "NONE" for mode in seen)
+        if seen and all(name_value(GRAPHS, mode) == "NONE" for mode in seen)
     )
 
 
@@ -123,53 +95,20 @@ def _group_launches(study: StudyRecords, levels: Sequence[str]) -> dict[str, lis
     return {name: [one for one in measured if one.level == name] for name in names}
 
 
-def _comparable_text(resolved: Mapping[str, Any] | None) -> str:
-    """Return the configuration without what may differ, as canonical JSON."""
-    return json.dumps(_without_ignored(resolved or {}, ""), sort_keys=True)
-
-
-def _without_ignored(value: Any, path: str) -> Any:  # noqa: ANN401 (JSON)
-    if not isinstance(value, Mapping):
-        return value
-    kept = {name: f"{path}.{name}" if path else name for name in value}
-    return {name: _without_ignored(value[name], at) for name, at in kept.items() if at not in IGNORED_WHEN_ALIKE}
-
-
 def _switches(launches: Sequence[LaunchRecord]) -> dict[str, Any]:
     """Return one level's switches, from its first server that told them."""
     told = [launch for launch in launches if launch.resolved is not None]
     if not told:
         return {"launches": len(launches), "reason": _why_nothing(launches)}
     first = told[0]
-    sizes = _resolved(first, "compilation_config.cudagraph_capture_sizes")
-    differ = len({_comparable_text(launch.resolved) for launch in told}) > 1
+    differ = len({comparable_text(launch.resolved) for launch in told}) > 1
     return {
         "flags": " ".join(first.flags),
-        "optimization_level": _resolved(first, "optimization_level"),
-        "mode": _name_of(MODES, _resolved(first, "compilation_config.mode")),
-        "cudagraph_mode": _name_of(CUDAGRAPH_MODES, _resolved(first, "compilation_config.cudagraph_mode")),
-        "backend": _resolved(first, "compilation_config.backend"),
-        "enforce_eager": _resolved(first, "model_config.enforce_eager"),
-        "flashinfer_autotune": _resolved(first, "kernel_config.enable_flashinfer_autotune"),
-        "jit_warmup": _resolved(first, "kernel_config.enable_jit_warmup"),
-        "capture_sizes": None if sizes is None else len(sizes),
-        "largest_capture_size": max(sizes, default=None) if sizes else None,
+        **switches_row(first.resolved or {}),
         "downgrades": "; ".join(dict.fromkeys(line for launch in told for line in launch.downgrades)),
         "launches": len(launches),
         "reason": "its servers resolved differently" if differ else None,
     }
-
-
-def _resolved(launch: LaunchRecord, path: str) -> Any:  # noqa: ANN401 (JSON)
-    value = resolved_value(launch.resolved, path)
-    return None if isinstance(value, Missing) else value
-
-
-def _name_of(names: Mapping[Any, str], value: Any) -> str | None:  # noqa: ANN401 (JSON)
-    """Return an enumeration's name; a value that this version does not know stays as it is."""
-    if value is None or isinstance(value, str):
-        return value
-    return names.get(value if isinstance(value, int) and value in names else str(value), str(value))
 
 
 def _why_nothing(launches: Sequence[LaunchRecord]) -> str:

@@ -9,7 +9,6 @@ in LF, and no time of writing.
 """
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -22,6 +21,7 @@ from study.analyze.judged_runs import JudgedRun, judge_runs
 from study.analyze.level_tables import level_table, start_table
 from study.analyze.runs import DEFAULT_BELOW_SHARE
 from study.analyze.tables import comparison_input, left_out_table, run_table, session_figures, session_table
+from study.design.whole_files import make_folder, write_whole
 from study.errors import InputError
 from study.store import StudyRecords
 
@@ -77,7 +77,7 @@ def write_tables(
     texts |= {f"{name}.json": _to_json(_to_records(frame)) for name, frame in frames.items()}
     texts["validity.json"] = _to_json(validity_report(study, judged))
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         return [_replace(folder / name, text) for name, text in sorted(texts.items())]
     except OSError as error:
         raise InputError(f"'{folder}' cannot be written: {error.strerror}; name a folder of yours") from None
@@ -94,7 +94,5 @@ def _to_json(value: object) -> str:
 
 
 def _replace(path: Path, text: str) -> Path:
-    """Write a file whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8", newline="\n")
-    return temporary.replace(path)
+    write_whole(path, text)
+    return path

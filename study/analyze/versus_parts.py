@@ -12,8 +12,8 @@ from study.analyze.compare_types import Pair
 from study.analyze.findings import Findings, FindOptions
 from study.analyze.formats import format_model
 from study.analyze.judged_runs import DEFAULT_LEVEL
-from study.analyze.level_tables import IGNORED_WHEN_ALIKE
 from study.analyze.stats import Estimate
+from study.analyze.switches import IGNORED_WHEN_ALIKE
 from study.analyze.versus_types import CardMatch, Cell, Cost, Part, Settings
 from study.records import LaunchRecord, Machine
 from study.store import StudyRecords

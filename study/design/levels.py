@@ -1,11 +1,13 @@
 """Levels: named sets of server flags under study. They are data, under `notebooks/parameters/levels/`."""
 
+import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from study.design.parameters import read_yaml
+from study.design.plain_files import explain_fields, is_file, show_value, shown
 from study.errors import InputError, suggest
 
 LEVELS_DIR = Path("notebooks/parameters/levels")
@@ -18,9 +20,11 @@ class Level(BaseModel):
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$")
     flags: tuple[str, ...] = ()
-    environment: dict[str, str] = {}
+    llm: dict[str, Any] = {}
+    """The same level for a user of the Python API: keyword arguments of `vllm.LLM(model, ...)`."""
+    environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = {}
     use_for: str = ""
-    run_length_factor: float = Field(1.0, ge=1)
+    run_length_factor: float = Field(1.0, ge=1, le=100)
     """Times `min_run_s`: a level that launches every kernel from the host scatters and needs longer runs."""
     fills_caches: bool = False
     """Whether an unmeasured start comes first, to fill the caches: levels that compile or capture."""
@@ -39,12 +43,16 @@ def read_levels(path: Path) -> dict[str, Level]:
     """
     levels = {}
     for name, fields in read_yaml(path).items():
+        where = f"level '{shown(name)}' in '{shown(path)}'"
+        if fields is not None and not isinstance(fields, dict):
+            raise InputError(f"{where} is {show_value(fields)}; it needs lines such as 'flags: [-O1]', or none")
+        if "name" in (fields or {}):
+            raise InputError(f"{where}: field 'name' is its own name; leave it out")
         try:
-            levels[str(name)] = Level(name=str(name), **(fields or {}))
-        except (ValidationError, TypeError) as error:
-            first = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": str(error)}
-            where = ".".join(str(part) for part in first["loc"])
-            raise InputError(f"level '{name}' in '{path}': {where}: {first['msg']}") from None
+            # As JSON, so that lists are taken for tuples while no text is taken for a number or for true.
+            levels[name] = Level.model_validate_json(json.dumps({"name": name, **(fields or {})}), strict=True)
+        except ValidationError as error:
+            raise InputError(f"{where}: {explain_fields(error)}") from None
     return levels
 
 
@@ -61,14 +69,15 @@ def select_levels(asked: list[str] | str, root: Path) -> tuple[Level, ...]:
     """
     folder = root / LEVELS_DIR
     if isinstance(asked, str):
-        path = folder / asked if (folder / asked).is_file() else root / asked
-        if not path.is_file() and not asked.endswith((".yaml", ".yml")):
-            raise InputError(f'levels: {asked!r} is no file; name levels as a list: -y "levels: [{asked}]"')
+        path = folder / asked if is_file(folder / asked) else root / asked
+        if not is_file(path) and not asked.endswith((".yaml", ".yml")):
+            given = shown(asked)
+            raise InputError(f'levels: {given!r} is no file; name levels as a list: -y "levels: [{given}]"')
         return tuple(read_levels(path).values())
     known: dict[str, Level] = {}
     for path in sorted(folder.glob("*.yaml")):
         known = {**read_levels(path), **known}
     for name in asked:
         if name not in known:
-            raise InputError(f"level '{name}' is unknown{suggest(name, known)}")
+            raise InputError(f"level '{shown(name)}' is unknown{suggest(shown(name), known)}")
     return tuple(known[name] for name in asked)

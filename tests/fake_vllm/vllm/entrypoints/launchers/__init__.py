@@ -1,0 +1,1 @@
+"""Launchers of the stand-in: the server's arguments alone."""

@@ -1,0 +1,1 @@
+"""Utilities of the stand-in: its argument parser alone."""
