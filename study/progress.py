@@ -1,17 +1,24 @@
-"""What of a plan the store holds already, and how long its launches took.
+"""What of a plan the store holds already, how long its launches took, and how far a session is.
 
 A run is done when a record of it ended `ok`, or failed on its own (a failure is a result too; an interruption is
-not). Blocks live on one card: where a block is not complete on any card, only what this card did of it counts.
+not, unless a launch was killed three times). Blocks live on one card: where a block is not complete on any card, only
+what this card did of it counts.
 """
 
+import json
+import os
+import sys
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import median
 
-from study.design.plan import Plan, PlannedLaunch
-from study.records import LaunchRecord
+from study.design.plan import Plan, PlannedLaunch, PlannedRun
+from study.records import KILLED, LaunchRecord, RunRecord
 from study.store import StudyRecords
+
+KILLED_ATTEMPTS = 3
+"""Attempts at one launch that were killed from outside are a result from here on: perhaps its level eats all memory."""
 
 
 def remaining_launches(plan: Plan, records: StudyRecords | None, unit: str, host: str) -> tuple[PlannedLaunch, ...]:
@@ -40,12 +47,15 @@ class _Done:
 
     def __init__(self, records: StudyRecords) -> None:
         self._launches: dict[str, list[LaunchRecord]] = defaultdict(list)
+        self._killed: dict[tuple[str, str], int] = defaultdict(int)
         self._runs: dict[str, set[str]] = defaultdict(set)
         card_of = {launch.launch_id: launch.machine.unit for launch in records.launches}
         self.units = set(card_of.values())
         for launch in records.launches:
             if launch.outcome.status != "interrupted":
                 self._launches[_key(launch.launch_id)].append(launch)
+            elif launch.outcome.stage == KILLED:
+                self._killed[_key(launch.launch_id), launch.machine.unit] += 1
         for run in records.runs:
             if run.outcome.status != "interrupted" and run.launch_id in card_of:
                 self._runs[_key(run.run_id)].add(card_of[run.launch_id])
@@ -64,7 +74,7 @@ class _Done:
         return replace(launch, runs=left) if left else None
 
     def _failed(self, launch: PlannedLaunch, unit: str) -> bool:
-        return any(
+        return self._killed[launch.key, unit] >= KILLED_ATTEMPTS or any(
             seen.machine.unit == unit and seen.outcome.status == "failed" for seen in self._launches[launch.key]
         )
 
@@ -101,3 +111,73 @@ def seen_seconds(records: StudyRecords | None) -> dict[str, float]:
 def _key(record_id: str) -> str:
     """Return a record's id without its attempt."""
     return record_id.rsplit("-a", 1)[0]
+
+
+@dataclass
+class Tally:
+    """What was recorded in this call, and the time the plan takes."""
+
+    total_s: float
+    done_s: float = 0.0
+    launches: int = 0
+    runs: int = 0
+    failed: int = 0
+    left: int = 0
+
+
+class Reporter:
+    """Tells how far the session is: lines for a person, JSON lines for a program."""
+
+    def __init__(self, plan: Plan, study: str, events: bool) -> None:
+        self._plan = plan
+        self._events = events
+        self._study = study
+        self.tally = Tally(plan.estimate_s())
+
+    def begin(self, left: list[PlannedLaunch]) -> None:
+        """Tell what is left of the plan."""
+        left_s = sum(self._plan.estimates_s[launch.key] for launch in left)
+        self.tally.done_s = self.tally.total_s - left_s
+        self._say("plan", f"{len(left)} launches left, about {left_s / 60:.0f} minutes")
+
+    def launch(self, planned: PlannedLaunch) -> None:
+        """Tell that a launch begins."""
+        what = "unmeasured start" if planned.fills_caches else f"block {planned.block}"
+        self._say("launch", f"{what}, {planned.level.name}: starting")
+
+    def run(self, planned: PlannedRun, record: RunRecord) -> None:
+        """Tell that a run is recorded."""
+        self.tally.runs += 1
+        self.tally.failed += record.outcome.status != "ok"
+        launch = next(item for item in self._plan.launches if planned in item.runs)
+        self.tally.done_s += 0.5 * self._plan.estimates_s[launch.key] / len(launch.runs)
+        ended = "" if record.outcome.status == "ok" else f" {record.outcome.status}: {record.outcome.message}"
+        self._say("run", f"block {planned.block}, {planned.level}, {planned.users} users{ended}")
+
+    def launched(self, planned: PlannedLaunch, record: LaunchRecord) -> None:
+        """Tell that a launch is over."""
+        self.tally.launches += 1
+        self.tally.failed += record.outcome.status != "ok"
+        self.tally.done_s += self._plan.estimates_s[planned.key] * (0.5 if planned.runs else 1.0)
+        if record.outcome.status != "ok":
+            self._say("launch", f"{planned.level.name} failed at {record.outcome.stage}: {record.outcome.message}")
+
+    def end(self, left: list[PlannedLaunch], why: str | None) -> int:
+        """Tell how the session ended, `why` where it ended early; return the exit code."""
+        tally = self.tally
+        tally.left = len(left)
+        ended_early = why is not None
+        if why is None:
+            why = "the plan is complete" if not left else "the time limit came; the same command goes on"
+        message = f"{tally.launches} launches and {tally.runs} runs recorded now, {tally.failed} failed; {why}"
+        self._say("end", message)
+        return 1 if ended_early or (tally.failed and not (tally.launches + tally.runs - tally.failed)) else 0
+
+    def _say(self, event: str, message: str) -> None:
+        facts = {name: getattr(self.tally, name) for name in Tally.__dataclass_fields__}
+        line = json.dumps({"event": event, "message": message, "study": self._study, **facts})
+        try:
+            print(line if self._events else message, flush=True)
+        except OSError:
+            # Nobody reads any more, a dead notebook say: that is no reason to lose a launch.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,38 +1,48 @@
 """The runner: carries out what is left of a session's plan, one launch after the other.
 
 Faults of one launch or run become records and the session goes on; unusable input ends it. A signal, or the parent's
-closed pipe, ends the launch in hand in order: its server is stopped and its record written as `interrupted`.
+closed pipe, ends the launch in hand in order: its server is stopped and its record written as `interrupted`. What a
+runner that was killed has left on the machine, the next one ends, removes and closes first.
 """
 
-import json
 import os
 import signal
 import stat
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from study.design.levels import Level, select_levels
 from study.design.parameters import Parameters, fingerprint
-from study.design.plan import Plan, PlannedLaunch, PlannedRun, make_plan
+from study.design.plan import PlannedLaunch, make_plan
 from study.design.pool import read_pool
 from study.errors import InputError
+from study.measure.canary import run_canary
+from study.measure.clock_lock import COMMAND, ClockLock, undo_abandoned
+from study.measure.ending import Ending, Interrupted
+from study.measure.flags import check_known_flags
 from study.measure.gpu import GpuReader
-from study.measure.launch import Launch
+from study.measure.launch import CANARY_TIMEOUT_S, Launch
+from study.measure.leftovers import end_orphans, remove_leftovers
 from study.measure.machine import read_machine
 from study.measure.model import prepare_model
 from study.measure.redact import redact_log
+from study.measure.refusals import check_asked
 from study.measure.server import find_port
-from study.measure.server_spec import check_server_flags
-from study.measure.setting import Interrupted, Setting
-from study.progress import remaining_launches, seen_seconds
-from study.records import LaunchRecord, Outcome, RunRecord, SessionRecord
+from study.measure.setting import Setting
+from study.progress import Reporter, remaining_launches, seen_seconds
+from study.records import Canary, Outcome, SessionRecord
 from study.store import Store, StudyRecords, check_comparable
 
+RUNNER_KILLED = "the runner was killed"
+ENDED_EARLY = "ended early, everything measured is kept; the same command resumes"
+KILLED_LEFT = "some launches were killed from outside, everything measured is kept; the same command makes them again"
 CORES_KEPT = 2
 """Cores for the client and the sampler where the machine has at least twice as many; the server gets the rest."""
 
@@ -46,50 +56,71 @@ class RunOptions:
     time_limit_s: float | None = None
 
 
-@dataclass
-class Tally:
-    """What was recorded in this call, and the time the plan takes."""
-
-    total_s: float
-    done_s: float = 0.0
-    launches: int = 0
-    runs: int = 0
-    failed: int = 0
-    left: int = 0
-
-
 def run_session(
     parameters: Parameters,
     root: Path,
     options: RunOptions,
     open_gpu: Callable[[str | int | None], GpuReader] = GpuReader.open,
+    lock_command: Sequence[str] = COMMAND,
 ) -> int:
     """Carry out what is left of a session; return the exit code.
 
+    Args:
+        parameters: what is asked for.
+        root: the project's folder.
+        options: how the session is run.
+        open_gpu: opens the card.
+        lock_command: starts the holder of a clock lock.
+
     Raises:
-        InputError: something in the input or the machine makes the session impossible; nothing was measured.
+        InputError: something in the input or the machine makes the session impossible, or has to be mended before it
+            goes on; what was measured is kept.
 
     """
     _check_input(parameters, root)
     store = Store(root / parameters.data_dir, parameters.study)
-    with store.lock(), _ended_by_signals(options.detach):
-        _close_left_open(store, root)
-        records = _records_so_far(store, parameters)
-        levels = select_levels(parameters.levels, root)
-        _record_session(store, records, parameters, levels)
-        plan = make_plan(parameters, levels, seen_seconds(records))
-        reader = open_gpu(parameters.gpu) if parameters.device == "cuda" else None
+    with store.lock(), _ended_by_signals(options.detach) as ending, ExitStack() as stack:
+        _clear_up(lock_command)
+        _records_so_far(store, parameters)
+        reader = stack.enter_context(closing(open_gpu(parameters.gpu))) if parameters.device == "cuda" else None
+        setting = _make_setting(parameters, root, store, reader, options)
+        setting.ending = ending
         try:
-            setting = _make_setting(parameters, root, store, reader, options)
-            return _carry_out(plan, records, setting, _Reporter(plan, parameters.study, options))
-        finally:
-            if reader:
-                reader.close()
+            records = _close_left_open(store, setting)
+            if parameters.throttle == "clock_lock":
+                setting.clock_lock = stack.enter_context(_locked_clock(setting, lock_command))
+            return _carry_out(store, records, setting, options)
+        except Interrupted:
+            return 1
+
+
+def _clear_up(lock_command: Sequence[str]) -> None:
+    """End and remove what runners that are dead have left on this machine: ours alone."""
+    killed = end_orphans()
+    if killed:
+        print(f"ended processes that a dead runner left: {', '.join(map(str, killed))}", file=sys.stderr)
+    remove_leftovers()
+    for uuid in undo_abandoned(lock_command):
+        print(f"undid the clock lock that a dead runner left on {uuid}", file=sys.stderr)
+
+
+@contextmanager
+def _locked_clock(setting: Setting, command: Sequence[str]) -> Iterator[ClockLock]:
+    """Hold the clock lock that the parameters ask for."""
+    asked, highest = setting.parameters.clock_lock_mhz, setting.machine.max_sm_clock_mhz
+    assert asked is not None and setting.reader is not None  # noqa: S101 (as the parameters were checked)
+    if highest is not None and asked > highest:
+        raise InputError(f"clock_lock_mhz {asked} is above this card's highest SM clock, {highest:.0f} MHz")
+    lock = ClockLock.hold(setting.reader.uuid, asked, command)
+    try:
+        yield lock
+    finally:
+        lock.release()
 
 
 def _check_input(parameters: Parameters, root: Path) -> None:
     """Refuse what can be refused before anything is started."""
-    check_server_flags(parameters.server_flags)
+    check_asked(parameters, select_levels(parameters.levels, root))
     find_port(parameters.port)
     if parameters.pool != "generated":
         read_pool(root / parameters.pool)
@@ -121,16 +152,34 @@ def _record_session(
     store.write(record)
 
 
-def _close_left_open(store: Store, root: Path) -> None:
-    """Write the records of launches that a runner left open when it was killed."""
-    reason = "the runner was killed"
-    for record in store.read_open():
-        digest = redact_log(store.log_path(record.launch_id), root)
-        changes = {"outcome": Outcome(status="interrupted", stage="serve", message=reason), "log_sha256": digest}
-        missing = {name: why for name, why in record.missing.items() if name != "log_sha256"}
-        if digest is None:
-            missing["log_sha256"] = "the log is not there"
+def _close_left_open(store: Store, setting: Setting) -> StudyRecords:
+    """Write the records of launches that a runner left open when it was killed; return all there are.
+
+    What such a launch has measured needs the canary after it, which is made up for here on the same machine.
+    """
+    records = store.read()
+    served = {run.launch_id for run in records.runs if run.outcome.status == "ok"}
+    opened = store.read_open()
+    for record in opened:
+        digest = redact_log(store.log_path(record.launch_id), setting.root)
+        changes: dict[str, Any] = {"outcome": Outcome(status="interrupted", stage="serve", message=RUNNER_KILLED)}
+        changes |= {"log_sha256": digest, "canary_after": record.canary_after}
+        here = (record.machine.unit, record.machine.hostname_sha256)
+        if record.launch_id in served and here == (setting.machine.unit, setting.machine.hostname_sha256):
+            changes["canary_after"] = _make_up_canary(setting)
+        reasons = {"log_sha256": "the log is not there", "canary_after": RUNNER_KILLED}
+        missing = {name: why for name, why in record.missing.items() if name not in reasons}
+        missing |= {name: why for name, why in reasons.items() if changes[name] is None}
         store.write(record.model_copy(update={**changes, "missing": missing}))
+    return store.read() if opened else records
+
+
+def _make_up_canary(setting: Setting) -> Canary | None:
+    with setting.ending:
+        setting.last_canary, _ = run_canary(
+            setting.parameters.device, setting.machine.gpu_uuid, CANARY_TIMEOUT_S, time.monotonic
+        )
+    return setting.last_canary
 
 
 def _make_setting(
@@ -163,13 +212,23 @@ def _share_cores() -> tuple[int, ...]:
     return tuple(cores[:-CORES_KEPT])
 
 
-def _carry_out(plan: Plan, records: StudyRecords, setting: Setting, reporter: "_Reporter") -> int:
-    """Make the launches that are left, in order."""
-    machine = setting.machine
+def _carry_out(store: Store, records: StudyRecords, setting: Setting, options: RunOptions) -> int:
+    """Make the launches that are left, in order; one that was killed from outside is left for the same command."""
+    levels = select_levels(setting.parameters.levels, setting.root)
+    _record_session(store, records, setting.parameters, levels)
+    plan = make_plan(setting.parameters, levels, seen_seconds(records))
+    reporter = Reporter(plan, setting.parameters.study, options.events)
     _reuse_target(setting, records)
-    left = list(remaining_launches(plan, records, machine.unit, machine.hostname_sha256))
+    left = list(remaining_launches(plan, records, setting.machine.unit, setting.machine.hostname_sha256))
+    killed: list[PlannedLaunch] = []
     reporter.begin(left)
     setting.tell_run = reporter.run
+    try:
+        with setting.ending:
+            if left:
+                check_known_flags(levels, setting.parameters.server_flags, setting.root)
+    except Interrupted:
+        return reporter.end(left, ENDED_EARLY)
     while left:
         planned = left[0]
         if plan.estimates_s[planned.key] > setting.time_left_s():
@@ -177,14 +236,15 @@ def _carry_out(plan: Plan, records: StudyRecords, setting: Setting, reporter: "_
         reporter.launch(planned)
         launch = Launch(setting, planned, setting.next_attempt(planned.key))
         try:
-            reporter.launched(planned, launch.perform())
+            record = launch.perform()
         except Interrupted:
-            reporter.end(left, "ended early, everything measured is kept; the same command resumes")
-            return 1
+            return reporter.end([*killed, *left], ENDED_EARLY)
+        reporter.launched(planned, record)
         if launch.cut_short:
             break
         left.pop(0)
-    return reporter.end(left, None)
+        killed += [planned] if record.outcome.status == "interrupted" else []
+    return reporter.end([*killed, *left], KILLED_LEFT if killed else None)
 
 
 def _reuse_target(setting: Setting, records: StudyRecords) -> None:
@@ -197,70 +257,24 @@ def _reuse_target(setting: Setting, records: StudyRecords) -> None:
             return
 
 
-class _Reporter:
-    """Tells how far the session is: lines for a person, JSON lines for a program."""
-
-    def __init__(self, plan: Plan, study: str, options: RunOptions) -> None:
-        self._plan = plan
-        self._events = options.events
-        self._study = study
-        self.tally = Tally(plan.estimate_s())
-
-    def begin(self, left: list[PlannedLaunch]) -> None:
-        left_s = sum(self._plan.estimates_s[launch.key] for launch in left)
-        self.tally.done_s = self.tally.total_s - left_s
-        self._say("plan", f"{len(left)} launches left, about {left_s / 60:.0f} minutes")
-
-    def launch(self, planned: PlannedLaunch) -> None:
-        what = "unmeasured start" if planned.fills_caches else f"block {planned.block}"
-        self._say("launch", f"{what}, {planned.level.name}: starting")
-
-    def run(self, planned: PlannedRun, record: RunRecord) -> None:
-        self.tally.runs += 1
-        self.tally.failed += record.outcome.status != "ok"
-        launch = next(item for item in self._plan.launches if planned in item.runs)
-        self.tally.done_s += 0.5 * self._plan.estimates_s[launch.key] / len(launch.runs)
-        ended = "" if record.outcome.status == "ok" else f" {record.outcome.status}: {record.outcome.message}"
-        self._say("run", f"block {planned.block}, {planned.level}, {planned.users} users{ended}")
-
-    def launched(self, planned: PlannedLaunch, record: LaunchRecord) -> None:
-        self.tally.launches += 1
-        self.tally.failed += record.outcome.status != "ok"
-        self.tally.done_s += self._plan.estimates_s[planned.key] * (0.5 if planned.runs else 1.0)
-        if record.outcome.status != "ok":
-            self._say("launch", f"{planned.level.name} failed at {record.outcome.stage}: {record.outcome.message}")
-
-    def end(self, left: list[PlannedLaunch], why: str | None) -> int:
-        tally = self.tally
-        tally.left = len(left)
-        if why is None:
-            why = "the plan is complete" if not left else "the time limit came; the same command goes on"
-        message = f"{tally.launches} launches and {tally.runs} runs recorded now, {tally.failed} failed; {why}"
-        self._say("end", message)
-        return 1 if tally.failed and not (tally.launches + tally.runs - tally.failed) else 0
-
-    def _say(self, event: str, message: str) -> None:
-        if not self._events:
-            print(message, flush=True)
-            return
-        facts = {name: getattr(self.tally, name) for name in Tally.__dataclass_fields__}
-        print(json.dumps({"event": event, "message": message, "study": self._study, **facts}), flush=True)
-
-
 @contextmanager
-def _ended_by_signals(detach: bool) -> Iterator[None]:
-    """Turn SIGINT, SIGTERM and the closing of the parent's pipe into `Interrupted`, once."""
+def _ended_by_signals(detach: bool) -> Iterator[Ending]:
+    """Let SIGINT, SIGTERM, SIGHUP and the closing of the parent's pipe ask the session to end, once."""
+    ending = Ending()
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as `nohup` asks for
+        numbers.append(signal.SIGHUP)
 
-    def interrupt(_number: int, _frame: object) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
+    def ask(_number: int, _frame: object) -> None:
+        for number in numbers:
             signal.signal(number, signal.SIG_IGN)
-        raise Interrupted
+        ending.ask()
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, ask) for number in numbers}
     if not detach and _has_pipe():
         threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        yield
+        yield ending
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

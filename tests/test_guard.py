@@ -4,8 +4,11 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
-from study.measure.guard import end_group, signal_group
+from study.measure.guard import FOLDER, end_group, signal_group
+from study.measure.processes import MARK, make_mark
+from study.measure.shared_memory import read_notes
 
 STUBBORN = (
     "import signal, subprocess, sys, time\n"
@@ -62,6 +65,69 @@ def test_the_guard_tells_how_a_command_ended(tmp_path):
     guard.stdin.close()
     guard.stdout.close()
     guard.wait(timeout=5)
+
+
+LEAVE = (
+    "import subprocess, sys, time\n"
+    "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], start_new_session=True)\n"
+    "print(child.pid, flush=True)\n"
+    "time.sleep(60)\n"
+)
+
+
+def test_what_left_the_group_is_ended_by_its_mark(tmp_path, monkeypatch):
+    monkeypatch.setenv(MARK, make_mark())
+    guard = start_guard(tmp_path, sys.executable, "-c", LEAVE)
+    guard.stdout.readline()
+    assert wait_until(lambda: (tmp_path / "log").read_text().strip())
+    left = int((tmp_path / "log").read_text())
+    monkeypatch.setenv(MARK, make_mark())
+    stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+    guard.stdin.close()
+    assert is_gone(left)
+    assert stranger.poll() is None
+    stranger.kill()
+    stranger.wait()
+    guard.stdout.close()
+    guard.wait(timeout=5)
+
+
+def test_a_group_that_is_killed_loses_its_shared_memory_too(tmp_path, monkeypatch):
+    """Python's resource tracker removes it, which the guard spares until it has."""
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    code = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+    code += "from multiprocessing.shared_memory import SharedMemory\n"
+    code += "memory = SharedMemory(create=True, size=64)\nprint(memory.name, flush=True)\ntime.sleep(60)\n"
+    guard = start_guard(tmp_path, sys.executable, "-c", code)
+    guard.stdout.readline()
+    assert wait_until(lambda: (tmp_path / "log").read_text().strip())
+    name = (tmp_path / "log").read_text().strip()
+    assert Path("/dev/shm", name).exists()
+    guard.stdin.close()
+    guard.wait(timeout=10)
+    guard.stdout.close()
+    assert not Path("/dev/shm", name).exists()
+    assert [noted for _, noted in read_notes(tmp_path)] == [name]
+
+
+def test_a_process_dies_with_its_owner():
+    code = "from study.measure.processes import die_with_owner\nimport time\n"
+    code += "die_with_owner()\nprint('up', flush=True)\ntime.sleep(60)\n"
+    start = f"import subprocess, sys, time\nchild = subprocess.Popen([sys.executable, '-c', {code!r}], stdout=-1)\n"
+    start += "child.stdout.readline()\nprint(child.pid, flush=True)\ntime.sleep(60)\n"
+    owner = subprocess.Popen([sys.executable, "-c", start], stdout=subprocess.PIPE)
+    child = int(owner.stdout.readline())
+    owner.kill()
+    owner.wait()
+    owner.stdout.close()
+    assert is_gone(child)
+
+
+def wait_until(condition, deadline_s=10.0):
+    deadline = time.monotonic() + deadline_s
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return condition()
 
 
 def test_a_signal_to_the_runner_does_not_end_the_guard(tmp_path):

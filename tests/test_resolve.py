@@ -15,7 +15,7 @@ from study.design.levels import Level, select_levels
 from study.design.resolved_set import read_resolved_set
 from study.design.root import find_root
 from study.errors import InputError
-from study.measure.flags import check_flags
+from study.measure.flags import check_known_flags
 from study.measure.model import prepare_model
 from study.measure.resolve import ResolveRequest, resolve_levels
 from study.switches import choose_levels
@@ -225,4 +225,4 @@ def test_a_flag_that_vllm_does_not_have_is_named_with_the_nearest():
 
 def test_a_level_with_an_unknown_flag_is_refused_before_anything_starts():
     with pytest.raises(InputError, match=r"level 'mine': .*; did you mean '-cc\.mode'"):
-        check_flags([Level(name="mine", flags=("-cc.modee=none",))], ["--max-model-len", "64"], ROOT)
+        check_known_flags([Level(name="mine", flags=("-cc.modee=none",))], ["--max-model-len", "64"], ROOT)

@@ -1,15 +1,30 @@
 """The notebook's side: parameters as papermill gives them, and a session followed as its own process."""
 
+import contextlib
+import io
 import json
 import math
+import os
+import signal
+import threading
+import time
+import types
 from pathlib import Path
 
 import nbformat
+import psutil
 import pytest
 
 from study.design.parameters import Parameters, make_parameters
-from study.errors import InputError
-from study.session import describe_records, follow_session, plan_session, read_notebook_parameters
+from study.errors import InputError, StudyError
+from study.session import (
+    _follow,
+    _parameter_file,
+    describe_records,
+    follow_session,
+    plan_session,
+    read_notebook_parameters,
+)
 
 ROOT = Path(__file__).parent.parent
 
@@ -71,3 +86,59 @@ def test_a_failed_level_is_named_in_what_was_recorded(fake_vllm, small_study):
 def test_parameters_survive_the_way_to_the_runner():
     parameters = make_parameters({"study": "s", "model": "m", "users": [1], "cool_to_c": 43.5})
     assert make_parameters(json.loads(parameters.model_dump_json())) == parameters
+
+
+def runner_of(test_mark):
+    """Return the runners that this test's sessions have."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("STUDY_TEST_MARK") == test_mark and " study run " in " ".join(process.cmdline()):
+                found.append(process)
+    return found
+
+
+def strike_runner(number, test_mark):
+    """Send a signal to the session's runner, once it is there and has begun."""
+    deadline = time.monotonic() + 60
+    while not runner_of(test_mark) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    runner_of(test_mark)[0].send_signal(number)
+
+
+def test_a_runner_that_was_killed_is_the_notebooks_error(fake_vllm, small_study):
+    striker = threading.Thread(target=strike_runner, args=(signal.SIGKILL, os.environ["STUDY_TEST_MARK"]))
+    striker.start()
+    with pytest.raises(StudyError, match="ended with code -9"):
+        follow_session(make_parameters(small_study))
+    striker.join()
+
+
+def test_launches_that_were_killed_are_the_notebooks_error_in_the_runners_words(fake_vllm, small_study):
+    """A server that somebody asked to end, here itself, after its first token."""
+    fake_vllm.setenv("FAKE_VLLM_FAULT", "leave")
+    with pytest.raises(StudyError, match="killed from outside, everything measured is kept; the same command"):
+        follow_session(make_parameters({**small_study, "levels": ["O0"], "users": [1]}))
+
+
+def test_an_interrupted_cell_waits_until_the_runner_has_ended_in_order(fake_vllm, small_study, monkeypatch):
+    def interrupt(_process):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("study.session._follow", interrupt)  # as the kernel does for an interrupted cell
+    with pytest.raises(KeyboardInterrupt):
+        follow_session(make_parameters(small_study))
+    assert runner_of(os.environ["STUDY_TEST_MARK"]) == []
+
+
+def test_a_line_that_a_killed_runner_left_unfinished_is_no_event():
+    line = json.dumps({"event": "end", "message": "m", "study": "s", "launches": 1, "runs": 1, "failed": 0, "left": 0})
+    process = types.SimpleNamespace(stdout=io.StringIO(line[:20]))
+    assert _follow(process) is None
+
+
+def test_a_dead_kernel_leaves_no_parameter_file(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with _parameter_file(make_parameters({"study": "s", "model": "m"})) as number:
+        assert list(tmp_path.iterdir()) == []  # what it has no name for, it cannot leave
+        assert json.loads(Path(f"/dev/fd/{number}").read_text())["study"] == "s"

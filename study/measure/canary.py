@@ -22,6 +22,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from study.measure.processes import MARK, die_with_owner, make_mark
 from study.records import Canary
 
 REPEATS = 20
@@ -75,7 +76,7 @@ def run_canary(
 
 def _run_child(command: list[str], gpu_uuid: str | None, timeout_s: float) -> tuple[str, str]:
     """Return what the child printed and "", or "" and why it did not get that far."""
-    environment = {**os.environ, **({"CUDA_VISIBLE_DEVICES": gpu_uuid} if gpu_uuid else {})}
+    environment = {**os.environ, **({"CUDA_VISIBLE_DEVICES": gpu_uuid} if gpu_uuid else {}), MARK: make_mark()}
     try:
         child = subprocess.Popen(
             command,
@@ -210,4 +211,5 @@ def _time_here(work: Callable[[], object]) -> float:
 
 
 if __name__ == "__main__":
+    die_with_owner()
     main()

@@ -7,7 +7,7 @@ from study.design.levels import Level
 from study.measure.resolve import ask_child
 
 
-def check_flags(levels: Sequence[Level], server_flags: Sequence[str], root: Path) -> None:
+def check_known_flags(levels: Sequence[Level], server_flags: Sequence[str], root: Path) -> None:
     """Check the flags of every level, and those of every server, with the installed vLLM's own argument parser.
 
     It takes as long as vLLM's import, about ten seconds.

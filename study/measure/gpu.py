@@ -1,4 +1,4 @@
-"""Readings of one card through NVML (`nvidia-ml-py`, imported as `pynvml`). Nothing on the card is ever set.
+"""Readings of one card through NVML (`nvidia-ml-py`, imported as `pynvml`). Nothing on the card is ever set here.
 
 Every reading is nullable and asked alone: cards differ in what they answer (GB10 has no memory figure, a MIG slice no
 utilisation, Jetson hardly anything), so one failing field must not stop another. A field that the card does not

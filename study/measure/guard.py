@@ -3,9 +3,9 @@
     python -m study.measure.guard LOG [--cores 0,1] -- COMMAND ...
 
 The runner holds the guard's standard input open; when that pipe closes, whatever killed the runner, the group gets
-SIGINT and a moment later SIGKILL. Killing the API server alone would leave vLLM's engine and workers alive. The guard
-writes one JSON line when the server is started (`{"pid": ...}`) and one when it has ended (`{"exit": ...}`).
-Standard library only, so that it is up in a blink.
+SIGINT and a moment later SIGKILL, and so does whatever left the group but carries the launch's mark. Killing the API
+server alone would leave vLLM's engine and workers alive. The guard writes one JSON line when the server is started
+(`{"pid": ...}`) and one when it has ended (`{"exit": ...}`). Standard library only, so that it is up in a blink.
 """
 
 import contextlib
@@ -18,6 +18,11 @@ import sys
 import time
 from pathlib import Path
 
+from study.measure.processes import MARK, kill_all, members_of
+from study.measure.shared_memory import note_shared_memory
+
+FOLDER = "STUDY_FOLDER"
+"""Environment variable that names the launch's private folder."""
 GRACE_S = 2.0
 POLL_S = 0.1
 
@@ -33,22 +38,28 @@ def signal_group(group: int, number: int) -> bool:
     return True
 
 
-def end_group(group: int, grace_s: float = GRACE_S) -> None:
-    """End a process group: SIGINT, up to `grace_s` seconds, SIGKILL."""
+def end_group(group: int, grace_s: float = GRACE_S, mark: str | None = None, folder: Path | None = None) -> None:
+    """End a process group: SIGINT, up to `grace_s` seconds, SIGKILL.
+
+    Args:
+        group: the group's id.
+        grace_s: how long its processes may take to end in order, s.
+        mark: what carries this mark is ended too, in the group or not.
+        folder: the launch's private folder, where shared memory of the group is noted before the SIGKILL.
+
+    """
     deadline = time.monotonic() + grace_s
-    alive = signal_group(group, signal.SIGINT)
+    alive = members_of(group, mark)
+    if alive:
+        signal_group(group, signal.SIGINT)
     while alive and time.monotonic() < deadline:
         time.sleep(POLL_S)
-        _reap()
-        alive = signal_group(group, 0)
-    signal_group(group, signal.SIGKILL)
-
-
-def _reap() -> None:
-    """Collect ended children, which would otherwise count as alive in their group."""
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+        alive = members_of(group, mark)
+    if folder is not None:
+        note_shared_memory(folder, alive)
+    while alive and time.monotonic() < deadline + grace_s:  # a process may have started another meanwhile
+        kill_all(alive)
+        alive = members_of(group, mark)
 
 
 def _say(**facts: int) -> None:
@@ -80,9 +91,9 @@ def main(arguments: list[str]) -> int:
         readable, _, _ = select.select([sys.stdin], [], [], POLL_S)
         if readable and not os.read(sys.stdin.fileno(), 4096):
             break
-    end_group(child.pid)
-    code = child.wait()
-    _say(exit=code)
+    folder = os.environ.get(FOLDER)
+    end_group(child.pid, mark=os.environ.get(MARK), folder=Path(folder) if folder else None)
+    _say(exit=child.wait())
     return 0
 
 

@@ -7,27 +7,30 @@ once; the launch's own record lies open in the store until the server is stopped
 """
 
 import hashlib
-import shutil
 import time
 from typing import Any, Literal
 
 from study.design.plan import PlannedLaunch
 from study.errors import InputError, ServerError, StudyError
 from study.measure.canary import run_canary
+from study.measure.card_memory import memory_left, wait_until_free
+from study.measure.deaths import KilledError, find_death
+from study.measure.ending import Interrupted
+from study.measure.leftovers import LaunchFolder
 from study.measure.load import Client
 from study.measure.redact import redact, redact_log
 from study.measure.run import Run, Site
-from study.measure.server import DOWNGRADE, Server, log_lines, make_temporary, tail_of
+from study.measure.server import DOWNGRADE, Server, log_lines, tail_of
 from study.measure.server_spec import ServerSpec, command_of, recorded_environment
-from study.measure.setting import Interrupted, Setting, no_gate
+from study.measure.setting import Setting, no_gate
+from study.measure.shared_memory import note_shared_memory
 from study.measure.thermal import measure_idle
 from study.records import ASKED_TO_END, Canary, LaunchRecord, Outcome
 
 CANARY_TIMEOUT_S = 180.0
+CANARY_HASTE_S = 30.0
 CANARY_FRESH_S = 60.0
 """A canary this young, with nothing run since, serves as the next launch's canary too."""
-MEMORY_DEADLINE_S = 10.0
-MEMORY_SLACK_GIB = 0.5
 COLD_CACHES = {
     "VLLM_CACHE_ROOT": "vLLM: torch.compile, AOT, FlashInfer autotuning, DeepGEMM",
     "TRITON_CACHE_DIR": "Triton kernels",
@@ -52,8 +55,10 @@ class Launch:
         self.planned = planned
         self.id = f"{planned.key}-a{attempt}"
         self.log = setting.log_path(self.id)
-        self.temporary = make_temporary()
+        self.folder = LaunchFolder()
         self.cut_short = False
+        self.stage = "gate"
+        self.measured = 0
         self.card_before = self._on_card()
         self.used_before_gib = setting.reader.memory_used_gib() if setting.reader else None
         self.reasons: dict[str, str] = {}
@@ -64,56 +69,105 @@ class Launch:
 
         Raises:
             Interrupted: the session was asked to end; server and records are in order.
+            InputError: something that the user mends before the same command resumes: a full disk, a taken card.
 
         """
-        outcome = Outcome(status="failed", stage="spawn", message="ended in the harness")
+        # What ends a launch otherwise than below is a fault of this program: nothing was learnt about the level.
+        outcome = Outcome(status="interrupted", stage="spawn", message="ended in the harness")
         try:
-            self.facts["gate"] = self.setting.gate_before_launch()
-            self.facts["canary_before"] = self._canary("canary_before")
+            self._prepare()
             outcome = self._serve()
         except Interrupted:
-            outcome = Outcome(status="interrupted", stage="serve", message=ASKED_TO_END)
+            outcome = Outcome(status="interrupted", stage=self.stage, message=ASKED_TO_END)
             raise
+        except OSError as error:
+            outcome = self._ended(InputError(f"this machine: {error.strerror}: '{error.filename}'; mend it and resume"))
+            raise InputError(outcome.message) from None
         except StudyError as error:
-            status: Literal["failed", "interrupted"] = "interrupted" if isinstance(error, InputError) else "failed"
-            stage = error.stage if isinstance(error, ServerError) else "load"
-            outcome = Outcome(status=status, stage=stage, message=self._plain(str(error)), log_tail=self._log_tail())
+            outcome = self._ended(error)
             if isinstance(error, InputError):
                 raise  # the user mends it and resumes: not a result
         finally:
             record = self._close(outcome)
         return record
 
+    def _ended(self, error: StudyError) -> Outcome:
+        """Return the outcome of a launch that an error ended; what says nothing of its level is no result."""
+        no_result = isinstance(error, InputError | KilledError)
+        status: Literal["failed", "interrupted"] = "interrupted" if no_result else "failed"
+        stage = error.stage if isinstance(error, ServerError) else self.stage
+        return Outcome(status=status, stage=stage, message=self._plain(str(error)), log_tail=self._log_tail())
+
+    def _prepare(self) -> None:
+        """Reach the session's condition, on a card that nobody else holds, and measure the machine."""
+        setting = self.setting
+        with setting.ending:
+            if setting.reader is not None:
+                held = wait_until_free(setting.reader, setting.parameters.cool_deadline_s, time.monotonic, time.sleep)
+                if held is not None:
+                    raise InputError(f"{held}; end that and resume with the same command")
+                self.used_before_gib = setting.reader.memory_used_gib()
+            self.facts["gate"] = setting.gate_before_launch()
+            self.facts["canary_before"] = self._canary("canary_before")
+
     def _serve(self) -> Outcome:
         """Start the server, make the runs, stop it."""
         setting = self.setting
-        spec = self._spec()
         server: Server | None = None
-        client: Client | None = None
+        clients: list[Client] = []
+        self.stage = "spawn"
+        self._keep_open()
         self.facts |= {"spawn_s": time.monotonic(), "spawn_unix_s": time.time()}
         try:
-            server = Server.start(spec, self.log, setting.root)
-            self.facts["command"] = [self._plain(part) for part in command_of(spec, server.port)]
+            server = Server.start(self._spec(), self.log, setting.root)
+            self.facts["command"] = [self._plain(part) for part in command_of(self._spec(), server.port)]
             if self.planned.runs:
-                client = Client(setting.model, self.temporary / "client.log", setting.root, server.client_environment)
-            self._watch_start(server)
-            setting.keep_open(self._record(Outcome(status="interrupted", stage="serve", message="the runner died")))
-            for position, run in enumerate(self.planned.runs):
-                assert client is not None  # noqa: S101 (made above, since there are runs)
+                clients.append(self._start_client(server))
+            self.stage = "ready"
+            with setting.ending:
+                self._watch_start(server)
+            self.stage = "serve"
+            self._keep_open()
+            return self._run_all(server, clients)
+        except ServerError as error:
+            raise _explain(error, server) from None
+        finally:
+            for client in clients:
+                client.close()
+            if server:
+                self._stop(server)
+
+    def _run_all(self, server: Server, clients: list[Client]) -> Outcome:
+        """Make the runs; a load client that is gone is replaced, and a run that it took with it is made once more."""
+        made = 0
+        for run in self.planned.runs:
+            for attempt in (1, 2):
+                if not server.guarded:
+                    raise KilledError("the server's guard was killed from outside")
                 if not server.alive():
                     raise ServerError("serve", f"the server ended during the session: {server.last_error()}")
-                site = Site(setting, self.id, self.planned.level, server, client, self.temporary)
-                if not Run(site, run, position).perform():
+                if not clients[-1].running:
+                    clients.append(self._start_client(server))
+                site = Site(self.setting, self.id, self.planned.level, server, clients[-1], self.folder.path)
+                end = Run(site, run, made).perform()
+                made += 1
+                if end == "cut":
                     self.cut_short = True
                     return Outcome(status="ok", stage="done", message="the time limit came before the last run")
-            return Outcome(status="ok", stage="done")
-        finally:
-            try:
-                if client:
-                    client.close()
-            finally:
-                if server:
-                    self._stop(server)
+                if end == "done":
+                    self.measured += 1
+                    break
+                if attempt == 2:
+                    raise KilledError("the load client was killed from outside twice in a run")
+        return Outcome(status="ok", stage="done")
+
+    def _start_client(self, server: Server) -> Client:
+        environment = {**server.client_environment, **self.folder.client_environment}
+        return Client(self.setting.model, self.folder.path / "client.log", self.setting.root, environment)
+
+    def _keep_open(self) -> None:
+        """Keep the record so far: whoever comes after a runner that died closes it."""
+        self.setting.keep_open(self._record(Outcome(status="interrupted", stage="serve", message="the runner died")))
 
     def _watch_start(self, server: Server) -> None:
         """Follow the start to the first token, and read what was resolved."""
@@ -139,14 +193,14 @@ class Launch:
         if settle and idle_c is not None:
             setting.target_c, setting.target_source = idle_c + 3, "idle with the server loaded + 3, measured"
 
-    def _canary(self, name: str) -> Canary | None:
+    def _canary(self, name: str, timeout_s: float = CANARY_TIMEOUT_S) -> Canary | None:
         """Run the canary; one that just ran, with nothing since, serves as the next launch's too."""
         setting = self.setting
         last = setting.last_canary
         if name == "canary_before" and last and time.monotonic() - last.started_s < CANARY_FRESH_S:
             return last
         canary, reason = run_canary(
-            setting.parameters.device, setting.machine.gpu_uuid, CANARY_TIMEOUT_S, time.monotonic
+            setting.parameters.device, setting.machine.gpu_uuid, timeout_s, time.monotonic
         )
         setting.last_canary = canary if name == "canary_after" else None
         if canary is None:
@@ -155,58 +209,47 @@ class Launch:
 
     def _stop(self, server: Server) -> None:
         self.facts["stop_asked_s"] = time.monotonic()
-        interrupted = False
-        try:
-            stopped = server.stop()
-        except Interrupted:  # comes once only: a stop that has begun is carried to its end
-            stopped = server.stop()
-            interrupted = True
+        note_shared_memory(self.folder.path, server.pids())
+        stopped = server.stop()
         self.facts |= {"stopped_s": time.monotonic(), "stopped_by": stopped.stopped_by}
         if stopped.stopped_by is None:
             self.reasons["stopped_by"] = "the server ended on its own"
         self.facts["left_over"] = [
             *stopped.left_over,
             *(f"process {pid} on the GPU" for pid in sorted(self._on_card() - self.card_before)),
-            *self._memory_left(),
+            *memory_left(self.setting.reader, self.used_before_gib, time.monotonic, time.sleep),
         ]
         redact_log(self.log, self.setting.root, server.secret)
-        if interrupted:
-            raise Interrupted
 
     def _on_card(self) -> set[int]:
         """Return the processes on the card; their ids may be those of another namespace."""
         return set((self.setting.reader.process_ids() if self.setting.reader else None) or ())
 
-    def _memory_left(self) -> list[str]:
-        """Say what GPU memory the stop left, after the driver had a moment to give it back."""
-        reader, before_gib = self.setting.reader, self.used_before_gib
-        if reader is None or before_gib is None:
-            return []
-        deadline = time.monotonic() + MEMORY_DEADLINE_S
-        while True:
-            used_gib = reader.memory_used_gib()
-            if used_gib is None or used_gib - before_gib <= MEMORY_SLACK_GIB:
-                return []
-            if time.monotonic() > deadline:
-                return [f"{used_gib - before_gib:.1f} GiB of GPU memory"]
-            time.sleep(0.2)
-
     def _close(self, outcome: Outcome) -> LaunchRecord:
         """Write the record; the canary after the stop is skipped when the session ends at once."""
-        interrupted = False
-        try:
-            if outcome.status != "interrupted":
-                self.facts["canary_after"] = self._canary("canary_after")
-        except Interrupted:
-            interrupted = True
-        if interrupted or outcome.status == "interrupted":
-            self.reasons["canary_after"] = ASKED_TO_END
-        shutil.rmtree(self.temporary, ignore_errors=True)
+        self.folder.remove()
+        if self.facts["stop_asked_s"] is None:
+            redact_log(self.log, self.setting.root)  # of a server that came too late to be stopped in order
+        asked = self.setting.ending.asked
+        # What was measured needs the canary after it; else a launch that ends early goes without.
+        if self.measured or (outcome.status != "interrupted" and not asked):
+            self._end_with_canary(asked)
+        else:
+            self.reasons["canary_after"] = ASKED_TO_END if asked else "the launch ended before a run"
         record = self._record(outcome)
         self.setting.write(record)
-        if interrupted:
-            raise Interrupted
         return record
+
+    def _end_with_canary(self, asked: bool) -> None:
+        """Measure the machine after the stop, in short where the session was asked to end."""
+        try:
+            if asked:
+                self.facts["canary_after"] = self._canary("canary_after", CANARY_HASTE_S)
+            else:
+                with self.setting.ending:
+                    self.facts["canary_after"] = self._canary("canary_after")
+        except Interrupted:
+            self.reasons["canary_after"] = ASKED_TO_END
 
     def _record(self, outcome: Outcome) -> LaunchRecord:
         """Build the record of what is known now; whatever is not gets the stage as its reason."""
@@ -223,12 +266,15 @@ class Launch:
         level = self.planned.level
         caches: dict[str, str] = {}
         if setting.parameters.cache == "cold":
-            caches = {name: str(self.temporary / name.lower()) for name in COLD_CACHES}
+            caches = {name: str(self.folder.path / name.lower()) for name in COLD_CACHES}
+        environment = {**caches, **level.environment}
+        private = {name: value for name, value in self.folder.server_environment.items() if name not in environment}
         return ServerSpec(
             model=setting.model,
             parameters=setting.parameters,
             flags=level.flags,
-            environment={**caches, **level.environment},
+            environment=environment,
+            private_environment=private,
             cores=setting.server_cores,
             gpu_uuid=setting.machine.gpu_uuid,
             port=setting.parameters.port,
@@ -274,3 +320,11 @@ class Launch:
 
     def _log_tail(self) -> list[str]:
         return [self._plain(line) for line in tail_of(self.log)]
+
+
+def _explain(error: ServerError, server: Server | None) -> ServerError:
+    """Return what ended a launch: the error, or that the server was killed from outside where it was."""
+    if server is None or isinstance(error, KilledError) or (error.stage == "ready" and server.alive()):
+        return error
+    death = find_death(server)
+    return KilledError(death.message) if death and death.killed else error

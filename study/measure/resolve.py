@@ -1,14 +1,8 @@
 """Resolves levels with the installed vLLM, in a process of its own: no server, and no GPU where a card is named."""
 
 import contextlib
-import json
-import os
-import signal
-import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +10,11 @@ from study.design.card import Card
 from study.design.levels import Level
 from study.design.resolved_set import ResolvedFor, ResolvedLevel, ResolvedSet
 from study.errors import InputError, StudyError
-from study.measure.leftovers import private_folder
 from study.measure.redact import redact
-from study.measure.server_spec import mask_secrets, with_package
+from study.measure.server_spec import mask_secrets
+from study.measure.vllm_child import run_child
 
 CHILD = "study.measure.resolve_child"
-DEADLINE_S = 300.0
-PASSED_ON = {"VLLM_LOGGING_LEVEL": "INFO", "VLLM_NO_USAGE_STATS": "1", "VLLM_CONFIGURE_LOGGING": "1", "NO_COLOR": "1"}
 
 
 @dataclass(frozen=True)
@@ -124,47 +116,11 @@ def ask_child(request: Mapping[str, Any], root: Path) -> dict[str, Any]:
 
     Raises:
         InputError: vLLM is not installed in this Python, or does not take a flag (with the nearest that it has).
-        StudyError: the child failed or did not end in `DEADLINE_S`.
+        StudyError: the child failed or did not end in time.
 
     """
-    if find_spec("vllm") is None:
-        raise InputError("vLLM is not installed in this Python; `make rehearsal` or `make study` installs it")
-    environment = {**os.environ, **PASSED_ON, "PYTHONPATH": with_package(os.environ)}
-    if request["card"]:
-        environment["CUDA_VISIBLE_DEVICES"] = ""  # a card is pretended: none of this machine is to be asked
-    with private_folder() as private:
-        folder = private.path
-        environment |= private.server_environment
-        (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
-        command = [sys.executable, "-m", CHILD, str(folder / "request.json"), str(folder / "answer.json")]
-        with (folder / "log").open("w", encoding="utf-8") as log:
-            code = _run(command, environment, root, log.fileno())
-        if code != 0 or not (folder / "answer.json").is_file():
-            lines = (folder / "log").read_text(encoding="utf-8", errors="replace").splitlines()
-            said = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
-            raise StudyError(f"vLLM's configuration could not be asked (exit code {code}): {said}")
-        answer: dict[str, Any] = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
+    # Where a card is pretended, none of this machine is to be asked.
+    answer = run_child(CHILD, request, root, {"CUDA_VISIBLE_DEVICES": ""} if request["card"] else None)
     if answer.get("problem"):
         raise InputError(answer["problem"])
     return answer
-
-
-def _run(command: Sequence[str], environment: Mapping[str, str], root: Path, log: int) -> int:
-    """Run a process group to its end and return its exit code."""
-    child = subprocess.Popen(
-        command,
-        cwd=root,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-        start_new_session=True,
-    )
-    try:
-        return child.wait(DEADLINE_S)
-    except subprocess.TimeoutExpired:
-        raise StudyError(f"vLLM's configuration could not be asked: no answer in {DEADLINE_S:g} s") from None
-    finally:
-        if child.poll() is None:
-            os.killpg(child.pid, signal.SIGKILL)
-            child.wait()

@@ -6,20 +6,24 @@ The warm-up ends the idle pause that a gate is, has prompts of its own, and its 
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from study.design.levels import Level
 from study.design.plan import PlannedRun
 from study.design.pool import GENERATED_PROMPTS, WARM_UP_SEED_OFFSET, Prompt
-from study.errors import LoadError
+from study.errors import InputError, LoadError, ServerError
+from study.measure.clock_lock import ClockLock
+from study.measure.deaths import ClientKilledError, KilledError, find_death
+from study.measure.ending import Interrupted
 from study.measure.load import Client, Target, make_pool, run_load, run_wave, warm_up
 from study.measure.redact import redact
 from study.measure.server import JIT_LINE, Server, log_lines, tail_of
-from study.measure.setting import Interrupted, Setting, no_gate
+from study.measure.setting import Setting, no_gate
 from study.measure.telemetry import Sampler
-from study.measure.thermal import as_found, soak
+from study.measure.thermal import as_found, read_lock_back, soak
 from study.records import ASKED_TO_END, Gate, Outcome, RunRecord, ServerView
 
 END_MARGIN_S = 5.0
@@ -50,23 +54,47 @@ class Run:
         self.gate = no_gate("the run ended before its gate")
         self.facts: dict[str, Any] = {"load": None, "telemetry": None, "server": None}
 
-    def perform(self) -> bool:
-        """Make the run and write its record; False where the time limit does not allow it."""
+    def perform(self) -> Literal["done", "cut", "again"]:
+        """Make the run and write its record.
+
+        Returns:
+            `cut` where the time limit does not allow it, `again` where its load client was killed from outside.
+
+        Raises:
+            Interrupted: the session was asked to end.
+            KilledError: the server was killed from outside meanwhile.
+            ServerError: the server ended of its own doing meanwhile.
+
+        """
         started_unix_s = time.time()
+        error: LoadError | None = None
         try:
-            if not self._measure():
-                return False
-            outcome = Outcome(status="ok", stage="done")
+            with self.setting.ending:
+                if not self._measure():
+                    return "cut"
         except Interrupted:
-            outcome = Outcome(status="interrupted", stage="load", message=ASKED_TO_END)
-            self._write(outcome, started_unix_s)
+            self._write(Outcome(status="interrupted", stage="load", message=ASKED_TO_END), started_unix_s)
             raise
-        except LoadError as error:
-            tail = redact(tail_of(self.site.server.log), self.setting.root)
-            message = redact(str(error), self.setting.root)
-            outcome = Outcome(status="failed", stage="load", message=message, log_tail=tail)
+        except LoadError as found:
+            error = found
+        death = find_death(self.site.server) if error or self._has_failures() else None
+        if death:
+            self._write(self._ended(death.message, death.killed), started_unix_s)
+            raise KilledError(death.message) if death.killed else ServerError("serve", death.message)
+        killed = isinstance(error, ClientKilledError)
+        outcome = self._ended(str(error), killed) if error else Outcome(status="ok", stage="done")
         self._write(outcome, started_unix_s)
-        return True
+        return "again" if killed else "done"
+
+    def _has_failures(self) -> bool:
+        load = self.facts["load"]
+        return load is not None and any(load.requests.error)
+
+    def _ended(self, message: str, killed: bool) -> Outcome:
+        """Return the outcome of a run that did not end well; one that was killed from outside is no result."""
+        tail = redact(tail_of(self.site.server.log), self.setting.root)
+        plain = redact(message, self.setting.root)
+        return Outcome(status="interrupted" if killed else "failed", stage="load", message=plain, log_tail=tail)
 
     def _measure(self) -> bool:
         setting, planned = self.setting, self.planned
@@ -108,7 +136,16 @@ class Run:
         def keep_busy() -> object:
             return run_wave(self.site.client, self.target, self.planned.users, prompts)
 
+        if setting.clock_lock is not None:
+            return self._read_lock_back(setting.clock_lock, keep_busy)
         return soak(setting.reader, keep_busy, parameters.cool_deadline_s, parameters.throttled_below_share)
+
+    def _read_lock_back(self, lock: ClockLock, keep_busy: Callable[[], object]) -> Gate:
+        """Read back under load whether the clock is where it was locked."""
+        if not lock.held():
+            raise InputError("the process that holds the clock lock is gone; the clock is set free; resume")
+        assert self.setting.reader is not None  # noqa: S101 (a lock needs a card)
+        return read_lock_back(self.setting.reader, keep_busy, lock.mhz)
 
     def _view(self, before: dict[str, float], log_size: int) -> ServerView:
         """Compare what the server and the card said before and after the load."""

@@ -10,13 +10,11 @@ from typing import Any
 from study.design.parameters import Parameters, fingerprint
 from study.design.plan import PlannedRun
 from study.design.pool import Prompt
+from study.measure.clock_lock import ClockLock
+from study.measure.ending import Ending
 from study.measure.gpu import GpuReader
 from study.measure.thermal import as_found, wait_until_cool
 from study.records import Canary, Gate, LaunchRecord, Machine, RunRecord
-
-
-class Interrupted(BaseException):
-    """The session was asked to end: a signal, or the parent's pipe closed. No error: nothing may swallow it."""
 
 
 @dataclass
@@ -38,6 +36,8 @@ class Setting:
     target_c: float | None = None
     target_source: str | None = None
     last_canary: Canary | None = None
+    ending: Ending = field(default_factory=Ending)
+    clock_lock: ClockLock | None = None
     pools: dict[int, list[Prompt]] = field(default_factory=dict)
 
     @property

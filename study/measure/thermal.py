@@ -25,10 +25,13 @@ REST_S = 5.0
 """Length of the power reading at rest; NVML averages power over 1 s, and the energy counter moves in steps."""
 BLIND_SLICES = 3
 """Slices of load in a row without evidence for or against throttling after which a soak gives up."""
+LOCK_SLICES = 3
+LOCK_WITHIN_SHARE = 0.05
+"""A busy clock this near to the locked one has obeyed: NVML takes the nearest step that the card has."""
 
 Clock = Callable[[], float]
 Sleep = Callable[[float], object]
-Kind = Literal["cooled", "soak", "as_found"]
+Kind = Literal["cooled", "soak", "as_found", "clock_lock"]
 Status = Literal["reached", "timed_out", "unavailable"]
 
 
@@ -174,6 +177,36 @@ def soak(
         return _make_gate("soak", status, waited_s, facts, evidence)
 
 
+def read_lock_back(
+    reader: GpuReader, step: Callable[[], object], mhz: float, watch: Watch | None = None
+) -> Gate:
+    """Read back under load whether the SM clock is where it was locked; see `soak` for `step` and `watch`.
+
+    Returns:
+        Gate: `reached`; `timed_out` where the busy clock is elsewhere after three slices of load; `unavailable` where
+        the card tells no clock. It is no evidence of throttling: that is judged from the run's own samples.
+
+    """
+    watch = watch or Watch(time.monotonic, lambda: Sampler(reader))
+    start_s, clock_mhz = watch.clock(), None
+    status: Status = "unavailable"
+    telemetry = None
+    for _ in range(LOCK_SLICES):
+        telemetry = _watch_slice(step, watch.make_sampler())
+        clock_mhz = _middle(telemetry.sm_clock_mhz)
+        if clock_mhz is None:
+            continue
+        status = "reached" if abs(clock_mhz - mhz) <= LOCK_WITHIN_SHARE * mhz else "timed_out"
+        if status == "reached":
+            break
+    facts = {
+        "target_source": f"SM clock locked at {mhz:.0f} MHz",
+        "temperature_c": _last(telemetry.temperature_c) if telemetry else None,
+        "sm_clock_mhz": clock_mhz,
+    }
+    return _make_gate("clock_lock", status, watch.clock() - start_s, facts, "not read under load")
+
+
 def _watch_slice(step: Callable[[], object], sampler: Sampler) -> Telemetry:
     """Run one slice of load beside a sampler, which is stopped whatever happens."""
     sampler.start()
@@ -192,7 +225,7 @@ def _make_gate(kind: Kind, status: Status, waited_s: float, facts: Mapping[str, 
         "target_c": f"a gate of kind {kind} has no target temperature",
         "target_source": "not stated" if kind == "cooled" else f"a gate of kind {kind} has no target",
         "temperature_c": why,
-        "sm_clock_mhz": why if kind == "soak" else "read at the end of a soak alone",
+        "sm_clock_mhz": why if kind in ("soak", "clock_lock") else "read at the end of a soak alone",
     }
     missing = {name: reasons[name] for name in names if values[name] is None}
     return Gate.model_validate({"kind": kind, "status": status, "waited_s": waited_s, "missing": missing, **values})

@@ -1,13 +1,16 @@
 """A fake benchmark with the arguments and the result keys of vLLM's own; its times are made up.
 
 `FAKE_VLLM_LOAD`: `fail` (every request fails), `some` (the second request fails), `short` (a token too few), `crash`
-(raises), `bunch` (tokens arrive together), `slow` (takes 5 s).
+(raises), `bunch` (tokens arrive together), `slow` (takes 5 s), `hang` (never answers). A server that is gone at the end
+fails every request.
 """
 
 import json
 import os
 import time
 import urllib.request
+
+from vllm.engine import trace
 
 
 def add_cli_args(parser):
@@ -17,7 +20,17 @@ def add_cli_args(parser):
         parser.add_argument(name, type=float)
     for name in ("--disable-shuffle", "--no-oversample", "--skip-chat-template", "--ignore-eos", "--save-detailed"):
         parser.add_argument(name, action="store_true")
-    parser.add_argument("--disable-tqdm", action="store_true")
+    for name in ("--disable-tqdm", "--trust-remote-code"):
+        parser.add_argument(name, action="store_true")
+
+
+def gone(request):
+    """Say why a server does not answer any more, None where it does."""
+    try:
+        with urllib.request.urlopen(request, timeout=5):
+            return None
+    except OSError as error:
+        return str(error)
 
 
 def main(args):
@@ -25,11 +38,16 @@ def main(args):
     with open(args.dataset_path) as file:
         lines = [json.loads(line) for line in file]
     assert len(lines) == args.num_prompts
-    with urllib.request.urlopen(args.base_url + "/health", timeout=5) as answer:
+    request = urllib.request.Request(args.base_url + "/health")
+    request.add_header("Authorization", f"Bearer {os.environ.get('OPENAI_API_KEY', '')}")
+    with urllib.request.urlopen(request, timeout=5) as answer:
         assert answer.status == 200
+    trace("warm_up" if len(lines) == int(args.max_concurrency) else "load")
     if fault == "crash":
         raise RuntimeError(f"the fake benchmark broke on {args.dataset_path}")
-    time.sleep(5 if fault == "slow" else 0.35)
+    time.sleep({"slow": 5, "hang": 3600}.get(fault, 0.35))
+    error = gone(request) or "broken"
+    fault = "fail" if error != "broken" else fault
     now, step, users = time.perf_counter() - 0.35, 0.002, int(args.max_concurrency)
     tokens = [line["output_tokens"] - (fault == "short") for line in lines]
     bad = [fault == "fail" or (fault == "some" and index == 1) for index in range(len(lines))]
@@ -42,5 +60,5 @@ def main(args):
         "latencies": [0.0 if failed else 0.01 + sum(gap) for failed, gap in zip(bad, gaps, strict=True)],
         "input_lens": [len(line["prompt"].split()) for line in lines],
         "output_lens": [0 if failed else count for failed, count in zip(bad, tokens, strict=True)],
-        "errors": ["broken" if failed else "" for failed in bad],
+        "errors": [error if failed else "" for failed in bad],
     }

@@ -14,5 +14,5 @@ class Words:
         return " ".join(f"w{token}" for token in ids)
 
 
-def get_tokenizer(_name):
+def get_tokenizer(_name, trust_remote_code=False):
     return Words()

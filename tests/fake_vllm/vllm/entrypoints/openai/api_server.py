@@ -1,17 +1,23 @@
 """A fake API server: answers the paths that the study asks, after a delay, with faults on demand.
 
 Faults come by environment, `FAKE_VLLM_FAULT`: `die` (ends while loading), `hang` (never healthy), `no_token`,
-`stubborn` (ignores SIGINT and SIGTERM), `orphan` (a child outlives the server). `FAKE_VLLM_FAULT_LEVEL` limits them to
-servers whose command line has that flag.
+Faults come by environment, `FAKE_VLLM_FAULT`: `die` (ends while loading), `hang` (never healthy), `no_token`,
+`open` (a second socket on all addresses). `FAKE_VLLM_FAULT_LEVEL` limits them to servers whose command line has that
+flag. `FAKE_VLLM_SAY` is printed, its `$VARIABLES` replaced.
 """
 
+import asyncio
+import importlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from vllm.engine import Engine, trace
 
 
 def option(name, default=None):
@@ -40,8 +46,33 @@ def config():
     }
 
 
+def gate():
+    module, _, name = option("--middleware").rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
 class Handler(BaseHTTPRequestHandler):
+    engine = None
+
+    def passes(self):
+        """Whether the middleware of the command line hands the request on, as it would in vLLM's application."""
+        said = []
+
+        async def application(scope, receive, send):
+            said.append("passed")
+
+        async def send(message):
+            said.append(message)
+
+        headers = [(name.lower().encode(), value.encode()) for name, value in self.headers.items()]
+        asyncio.run(self.gate(application)({"type": "http", "path": self.path, "headers": headers}, None, send))
+        if said != ["passed"]:
+            self.reply(said[1]["body"].decode(), said[0]["status"])
+        return said == ["passed"]
+
     def do_GET(self):
+        if not self.passes():
+            return
         if self.path.startswith("/server_info"):
             self.reply(config())
         elif self.path == "/metrics":
@@ -50,14 +81,16 @@ class Handler(BaseHTTPRequestHandler):
                 'vllm:num_preemptions_total{engine="0"} 0.0\n'
             )
         else:
-            self.reply({}, 503 if FAULT == "hang" else 200)
+            self.reply({}, 503 if FAULT == "hang" or (self.engine and self.engine.dead) else 200)
 
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))
-        if self.headers.get("Authorization") != f"Bearer {os.environ['VLLM_API_KEY']}":
-            self.reply({"error": "Unauthorized"}, 401)
-        else:
+        if self.passes():
+            trace("first_token")
+            time.sleep(float(os.environ.get("FAKE_VLLM_FIRST_TOKEN_S", "0")))
             self.reply({"usage": {"completion_tokens": 0 if FAULT == "no_token" else 1}})
+            if FAULT == "leave":
+                os.kill(os.getpid(), signal.SIGTERM)
 
     def reply(self, body, status=200):
         data = (body if isinstance(body, str) else json.dumps(body)).encode()
@@ -69,21 +102,37 @@ class Handler(BaseHTTPRequestHandler):
 
 def main():
     print("INFO 11-29 12:00:00 [api_server.py:1] fake server starting", flush=True)
+    said = os.path.expandvars(os.environ.get("FAKE_VLLM_SAY", ""))
+    print(said, flush=True)
     if FAULT == "stubborn":
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if FAULT == "orphan":
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
-    time.sleep(float(os.environ.get("FAKE_VLLM_START_S", "0.1")))
+    trace("spawn")
+    start_s = float(os.environ.get("FAKE_VLLM_START_S", "0.1"))
+    engine = Engine() if os.environ.get("FAKE_VLLM_ENGINE") else None
+    trace("loading")
+    engine.load(start_s) if engine else time.sleep(start_s)
     if FAULT == "die":
-        print("ValueError: the fake model does not fit", flush=True)
+        print("ValueError: the fake model does not fit", " ".join(said.split()), flush=True)
         sys.exit(1)
+    other = socket.create_server(("", 0)) if FAULT == "open" else None
+    Handler.gate = gate()
+    if engine:
+        engine.watch()
+        Handler.engine = engine
     server = ThreadingHTTPServer((option("--host"), int(option("--port"))), Handler)
     try:
         server.serve_forever()
     except KeyboardInterrupt:
+        trace("stop")
         time.sleep(float(os.environ.get("FAKE_VLLM_STOP_S", "0")))
         print("INFO:     Shutting down", flush=True)
+        if engine:
+            engine.stop()
+    if other:
+        other.close()
 
 
 if __name__ == "__main__":
