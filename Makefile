@@ -38,7 +38,7 @@ site: $(CPU)
 test: $(CPU)
 	.venv/bin/ruff check .
 	.venv/bin/mypy --strict study
-	.venv/bin/python -m pytest
+	.venv/bin/python -m pytest -n 2 --dist loadfile
 
 chaos: $(CPU)
 	@.venv/bin/python -m tests.chaos
