@@ -1,7 +1,7 @@
 """A fake API server: answers the paths that the study asks, after a delay, with faults on demand.
 
 Faults come by environment, `FAKE_VLLM_FAULT`: `die` (ends while loading), `hang` (never healthy), `no_token`,
-Faults come by environment, `FAKE_VLLM_FAULT`: `die` (ends while loading), `hang` (never healthy), `no_token`,
+`leave` (SIGTERM after the first token), `stubborn` (ignores SIGINT and SIGTERM), `orphan` (a child outlives it),
 `open` (a second socket on all addresses). `FAKE_VLLM_FAULT_LEVEL` limits them to servers whose command line has that
 flag. `FAKE_VLLM_SAY` is printed, its `$VARIABLES` replaced.
 """
