@@ -26,6 +26,7 @@ from study.design.claims import CPU, THIS_MACHINE, CannotTell, Check, DefinedAt,
 from study.measure.claims_config import CHECKERS, Served, check_resolves
 from study.measure.claims_source import check_defined_at, check_source, check_used_in
 from study.measure.claims_words import NotThereError, shorten
+from study.measure.processes import die_with_owner
 from study.measure.resolve_child import pretend_gpu
 from study.measure.resolve_worker import pretend_flash_attention
 
@@ -185,4 +186,5 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    die_with_owner()
     sys.exit(main(sys.argv[1:]))

@@ -11,8 +11,6 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from study.measure.guard import FOLDER
@@ -28,7 +26,7 @@ GUARD_PATIENCE_S = 6.0
 
 
 class LaunchFolder:
-    """The private folder of one launch or of one question to vLLM, and the environment that ties processes to it."""
+    """The private folder of one launch, and the environment that ties processes to it."""
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
@@ -59,16 +57,6 @@ class LaunchFolder:
         """
         kill_all(with_sessions({pid for pid, mark in find_marked().items() if mark == self.mark}))
         return _remove(self.path)
-
-
-@contextmanager
-def private_folder() -> Iterator[LaunchFolder]:
-    """Have a private folder for a while; should this process be killed meanwhile, the next runner removes it."""
-    folder = LaunchFolder()
-    try:
-        yield folder
-    finally:
-        folder.remove()
 
 
 def inductor_cache() -> str:

@@ -1,4 +1,7 @@
-"""Asks the installed vLLM in a process of its own, through two JSON files: this one imports nothing heavy."""
+"""Asks the installed vLLM in a process of its own, through two JSON files: this one imports nothing heavy.
+
+The child carries this process's mark and dies with it, so that a killed runner leaves neither it nor a file of it.
+"""
 
 import json
 import os
@@ -7,11 +10,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from study.errors import InputError, StudyError
+from study.measure.processes import MARK, make_mark
 from study.measure.server_spec import with_package
 
 DEADLINE_S = 300.0
@@ -36,23 +41,34 @@ def run_child(
     """
     if find_spec("vllm") is None:
         raise InputError("vLLM is not installed in this Python; `make rehearsal` or `make study` installs it")
-    environment = {**os.environ, **PASSED_ON, **(extra or {}), "PYTHONPATH": with_package(os.environ)}
-    with tempfile.TemporaryDirectory(prefix="study-ask-") as name:
-        folder = Path(name)
-        (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
-        command = [sys.executable, "-m", module, str(folder / "request.json"), str(folder / "answer.json")]
-        with (folder / "log").open("w", encoding="utf-8") as log:
-            code = _run(command, environment, root, log.fileno())
-        if code != 0 or not (folder / "answer.json").is_file():
-            lines = (folder / "log").read_text(encoding="utf-8", errors="replace").splitlines()
-            said = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+    environment = {**os.environ, **PASSED_ON, **(extra or {}), MARK: make_mark()}
+    environment["PYTHONPATH"] = with_package(os.environ)
+    # Files without a name: whatever kills this process, none is left.
+    with ExitStack() as stack:
+        asked, told, log = (stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8")) for _ in range(3))
+        json.dump(request, asked)
+        asked.flush()
+        command = [sys.executable, "-m", module, f"/dev/fd/{asked.fileno()}", f"/dev/fd/{told.fileno()}"]
+        code = _run(command, environment, root, (log.fileno(), asked.fileno(), told.fileno()))
+        answer = _read(told)
+        if code != 0 or not answer:
+            lines = [line.strip() for line in _read(log).splitlines() if line.strip()]
+            said = lines[-1] if lines else "it said nothing"
             raise StudyError(f"vLLM could not be asked (exit code {code}): {said}")
-        answer: dict[str, Any] = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
-    return answer
+    found: dict[str, Any] = json.loads(answer)
+    return found
 
 
-def _run(command: Sequence[str], environment: Mapping[str, str], root: Path, log: int) -> int:
-    """Run a process group to its end and return its exit code."""
+def _read(file: TextIO) -> str:
+    """Return what the child wrote; its log may hold anything."""
+    os.lseek(file.fileno(), 0, os.SEEK_SET)
+    with open(file.fileno(), encoding="utf-8", errors="replace", closefd=False) as again:
+        return again.read()
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str], root: Path, files: tuple[int, int, int]) -> int:
+    """Run a process group to its end and return its exit code; `files` are its log, its request and its answer."""
+    log = files[0]
     child = subprocess.Popen(
         command,
         cwd=root,
@@ -60,6 +76,7 @@ def _run(command: Sequence[str], environment: Mapping[str, str], root: Path, log
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
+        pass_fds=files[1:],
         start_new_session=True,
     )
     try:
