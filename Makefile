@@ -38,7 +38,7 @@ site: $(CPU)
 test: $(CPU)
 	.venv/bin/ruff check .
 	.venv/bin/mypy --strict study
-	.venv/bin/python -m pytest -n 2 --dist loadfile
+	.venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 chaos: $(CPU)
 	@.venv/bin/python -m tests.chaos

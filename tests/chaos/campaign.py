@@ -41,7 +41,7 @@ class Campaign:
     seed: int
     faults: int
     minutes: float
-    session_s: float = 40.0
+    session_s: float = 28.0
 
 
 def draw_faults(campaign):
