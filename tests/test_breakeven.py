@@ -90,6 +90,22 @@ def test_a_start_that_is_not_told_apart_gives_no_sure_lead():
     assert found.t_star_s.contains(found.t_star_s.point)
 
 
+def test_before_the_first_token_of_the_default_no_lead_is_shown():
+    # Three machines whose starts differ more than the levels do, as three H200 showed: t* lies close after the
+    # default's start (63 s), and the blocks put its lower end before that, where neither serves.
+    level = StartAndSpeed(np.array([73.7, 27.6, 37.7]), np.array([0.035, 0.034, 0.023]))
+    found = find_break_even(level, StartAndSpeed(np.array([85.3, 44.9, 59.2]), np.array([0.0051, 0.0051, 0.0051])))
+    assert found.start_gain_s.low > 0
+    assert found.t_star_s.low < 63 < found.t_star_s.point
+    assert found.ahead_at_least_s is None
+    assert "after the first token of the default (63 s)" in found.reason
+
+
+def test_a_level_that_leads_in_both_is_never_behind():
+    assert find_break_even(server(20, 0.004), server(60, 0.005, OTHER_WIGGLE)).never_behind
+    assert not find_break_even(server(20, 0.006), server(60, 0.005, OTHER_WIGGLE)).never_behind
+
+
 def test_nothing_told_apart_is_undecided():
     rng = np.random.default_rng(3)
     a, b = (StartAndSpeed(rng.normal(60, 20, 5), rng.normal(0.005, 0.001, 5)) for _ in range(2))

@@ -60,7 +60,9 @@ class BreakEven:
         t_star_s: seconds after the spawn at which both have equally many tokens; its `high` is None where the blocks do
             not bound it ("at least low"); None where the lines do not cross, or no lower end exists either.
         ahead_at_least_s: seconds after the spawn up to which a level that starts sooner is ahead at the least. None
-            where the blocks do not tell the starts apart, or show that it never falls behind.
+            where the blocks do not tell the starts apart, show that it never falls behind, or do not put t* after the
+            default's first token: until then a level leads with its first answer alone.
+        never_behind: whether it starts sooner and decodes faster, both shown.
         start_gain_s: S_D - S_X with its interval: seconds by which X starts sooner; None without an interval.
         token_cost_percent: how much longer a token of X takes, with its interval; None likewise.
         reason: why, in one line.
@@ -70,6 +72,7 @@ class BreakEven:
     regime: Regime
     t_star_s: Estimate | None
     ahead_at_least_s: float | None
+    never_behind: bool
     start_gain_s: Estimate | None
     token_cost_percent: Estimate | None
     reason: str
@@ -144,7 +147,7 @@ def find_break_even(level: StartAndSpeed, default: StartAndSpeed, alpha: float =
     reason = _reason_without_interval(level, default)
     if reason:
         t_star = None if point is None else Estimate(point, None, None, blocks, "block", 1.0 - alpha)
-        return BreakEven(Regime.UNDECIDED, t_star, None, None, None, reason)
+        return BreakEven(Regime.UNDECIDED, t_star, None, False, None, None, reason)
     gain = _estimate_mean(default.start_s - level.start_s, alpha)
     log_cost = _estimate_mean(stats.log_ratio(level.token_s, default.token_s), alpha)
     percents = [None if end is None else stats.to_percent(end) for end in (log_cost.low, log_cost.high)]
@@ -153,11 +156,21 @@ def find_break_even(level: StartAndSpeed, default: StartAndSpeed, alpha: float =
     start_known = not gain.contains(0.0)
     if not told_apart and (low is None or not start_known):
         why = f"{blocks} blocks tell neither who is ahead first nor who decodes faster"
-        return BreakEven(Regime.UNDECIDED, None, None, gain, cost, why)
+        return BreakEven(Regime.UNDECIDED, None, None, False, gain, cost, why)
     t_star = None if point is None else Estimate(point, low, high, blocks, "block", 1.0 - alpha)
-    bounded = means is Regime.WINS_UNTIL or (means is Regime.NEVER_LOSES and not told_apart)
-    ahead = low if bounded and start_known else None
-    return BreakEven(means, t_star, ahead, gain, cost, _reason(blocks, start_known, told_apart))
+    reason = _reason(blocks, start_known, told_apart)
+    ahead = None
+    if start_known and (means is Regime.WINS_UNTIL or (means is Regime.NEVER_LOSES and not told_apart)):
+        ahead, reason = _lead(low, float(default.start_s.mean()), blocks, reason)
+    never_behind = means is Regime.NEVER_LOSES and told_apart and start_known
+    return BreakEven(means, t_star, ahead, never_behind, gain, cost, reason)
+
+
+def _lead(low_s: float | None, first_token_s: float, blocks: int, reason: str) -> tuple[float | None, str]:
+    """Return until when a lead is shown; before the default's first token there is no speed to be behind."""
+    if low_s is not None and low_s <= first_token_s:
+        return None, f"{blocks} blocks do not put t* after the first token of the default ({first_token_s:.0f} s)"
+    return low_s, reason
 
 
 def _check(level: StartAndSpeed, default: StartAndSpeed) -> None:

@@ -211,11 +211,7 @@ def describe_gain(gain: StartGain) -> str:
 
 def lead_s(result: BreakEven) -> float | None:
     """Return up to how many seconds after the spawn a level is shown to be ahead; infinite: always; None: not shown."""
-    gain = result.start_gain_s
-    if result.ahead_at_least_s is not None:
-        return result.ahead_at_least_s
-    sooner = gain is not None and gain.low is not None and gain.low > 0.0
-    return math.inf if sooner and result.regime is Regime.NEVER_LOSES else None
+    return math.inf if result.never_behind else result.ahead_at_least_s
 
 
 def describe_lead(at: BreakEvenAt) -> str:

@@ -247,6 +247,11 @@ def _draw_line(axes: Axes, level: str, users: int, side: StartAndSpeed, high_s: 
     axes.plot([start_s], [0.0], color=mark.colour, marker=mark.marker, markersize=5.0, clip_on=False)
 
 
+def _first_tokens_s(at: BreakEvenAt) -> float:
+    """Return when both levels have given a first token, by the means over blocks; no crossing comes before."""
+    return max(float(side.start_s.mean()) for side in (at.level_input, at.default_input))
+
+
 def _draw_crossing(axes: Axes, at: BreakEvenAt, high_s: float) -> None:
     """Ring the crossing and draw its interval, where it lies inside the panel."""
     t_star = at.result.t_star_s
@@ -255,7 +260,8 @@ def _draw_crossing(axes: Axes, at: BreakEvenAt, high_s: float) -> None:
     tokens = _tokens(at.users, at.default_input, t_star.point)
     if t_star.low is not None:
         end_s = high_s if t_star.high is None else min(t_star.high, high_s)
-        axes.hlines(tokens, t_star.low, end_s, color=mark_level(at.level).colour, linewidth=3.0, alpha=0.5)
+        begin_s = max(t_star.low, _first_tokens_s(at))
+        axes.hlines(tokens, begin_s, end_s, color=mark_level(at.level).colour, linewidth=3.0, alpha=0.5)
     axes.plot([t_star.point], [tokens], marker="o", markersize=7.0, markerfacecolor="none", color=INK, linewidth=0)
 
 
@@ -272,12 +278,18 @@ def say_short(at: BreakEvenAt, high_s: float = math.inf) -> str:
     return f"{at.level}: {word} {t_star.point:,.0f} s{beyond}"
 
 
+def _say_ends(at: BreakEvenAt, low_s: float, high_s: float | None) -> str:
+    """Write the interval of t*; an end before the first tokens says only that nothing bounds it from below."""
+    if low_s <= _first_tokens_s(at):
+        return "not bounded" if high_s is None else f"{high_s:,.0f} s at most"
+    return f"from {low_s:,.0f} s {'on' if high_s is None else f'to {high_s:,.0f} s'}"
+
+
 def _say_panel(panel: Sequence[BreakEvenAt]) -> str:
     said = []
     for at in panel:
         t_star, text = at.result.t_star_s, clean_text(say_short(at))
         if t_star is not None and t_star.low is not None:
-            high = "on" if t_star.high is None else f"to {t_star.high:,.0f} s"
-            text += f" (from {t_star.low:,.0f} s {high})"
+            text += f" ({_say_ends(at, t_star.low, t_star.high)})"
         said.append(f"{text}; {at.result.reason}" if at.result.regime is Regime.UNDECIDED else text)
     return f"{say_users(panel[0].users)}, {panel[0].cache} caches, against {panel[0].default}: {'. '.join(said)}."
