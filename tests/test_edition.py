@@ -276,7 +276,10 @@ def test_starts_alone_make_an_edition(tmp_path):
         path.unlink()
     text = read(write_edition(tmp_path, "e", ["starts"]), "section.md")
     assert "this study measured starts alone" in text
-    assert "Not enough evidence: " in text
+    assert "from spawn to first token: with warm caches default " in text
+    assert "In too few blocks to tell levels apart" in text
+    assert "Which level in production" not in text
+    assert "When servers restart often" in text
 
 
 def test_runs_whose_launches_are_lost_make_an_edition(tmp_path):

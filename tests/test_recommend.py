@@ -55,6 +55,12 @@ def one_block():
     return find(Card({"default": {1: 5.09}, "eager": {1: 24.0}}, TWO_STARTS, blocks=1).study())
 
 
+def without_compile_alone():
+    """Three H200: graphs alone cost 6 percent, and neither part costs a factor; compile alone was not run."""
+    tpot_ms = {"default": {1: 5.14, 8: 5.46}, "graphs-only": {1: 5.45, 8: 5.79}, "eager": {1: 34.9, 8: 31.6}}
+    return find(Card(tpot_ms, {level: H200_START[level] for level in tpot_ms}, noise=0.002).study())
+
+
 def starts_alone():
     return find(Card({}, TWO_STARTS).study())
 
@@ -123,6 +129,21 @@ def test_h200_graphs_are_what_matters(h200):
     assert (parts.status, parts.level) == ("recommended", "graphs-only")
     assert parts.links == ("graphs-only@overall", "compile-only@overall")
     assert "graphs carry the speed" in text_of(parts)
+
+
+def test_where_compile_alone_is_missing_the_graphs_larger_share_is_said():
+    parts = advise(without_compile_alone())["compile_or_graphs"]
+    assert (parts.status, parts.level) == ("recommended", "default")
+    assert "Keep both: graphs-only, without compile, costs time per token" in text_of(parts)
+    # 5.45 / 5.14 and 5.79 / 5.46 are both 6.0 percent; eager: (34.9 x 31.6 / 5.14 / 5.46)^(1/2) = 6.27 times.
+    said = re.search(r"graphs win the most: .* (\S+) percent more .* neither \(eager\) (\S+) percent", text_of(parts))
+    assert [float(share) for share in said.groups()] == [pytest.approx(6.0, abs=0.2), pytest.approx(527, abs=3)]
+
+
+def test_starts_alone_have_a_headline_of_starts():
+    said = headline(starts_alone())
+    assert "from spawn to first token: with warm caches default 69.0 s (five launches), eager 36.0 s (five launches)." in said
+    assert "eager starts 33.0 s sooner than default" in said
 
 
 def test_parts_are_told_by_what_they_resolved_to_not_by_name():

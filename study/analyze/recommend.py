@@ -24,9 +24,10 @@ from study.analyze.recommend_case import (
 )
 from study.analyze.recommend_parts import COMPILE_OR_GRAPHS, DEBUG_KERNEL, O3
 from study.analyze.recommend_rules import BY_USERS, PRODUCTION, SESSION_KIND
-from study.analyze.recommend_starts import RESTART_OFTEN
+from study.analyze.recommend_starts import RESTART_OFTEN, say_starts, starts_alone
 from study.analyze.recommend_words import (
     counted,
+    in_words,
     interval,
     listed,
     margin_of,
@@ -89,11 +90,12 @@ def _describe_host_bound(level: str, seen: Sequence[HostBound]) -> str:
         what: " to ".join(dict.fromkeys(f"{end:.2f}" for end in (min(values), max(values))))
         for what, values in ratios.items()
     }
-    runs = min(found.runs for found in seen)
+    counts = {found.runs for found in seen}
+    runs = f"{'' if len(counts) == 1 else f'{in_words(min(counts))} to '}{counted(max(counts), 'run')}"
     users = "user" if at == "1" else "users"
     return (
         f"{level} at {at} {users}: {ends['energy']} x the default's energy for a step, {ends['time']} x its time "
-        f"(medians, {counted(runs, 'run')} each)."
+        f"(medians, {runs} each)."
     )
 
 
@@ -207,7 +209,10 @@ def headline(findings: Findings) -> str:
     """Return the measured cost in one or two sentences: on which card, in which session; a rehearsal says so first."""
     case = Case(findings)
     decided = case.having(*DECIDED)
-    said = _say_costs(case, decided) if decided else _say_no_cost(case)
+    if starts_alone(findings):
+        said = say_starts(findings, _where(findings))
+    else:
+        said = _say_costs(case, decided) if decided else _say_no_cost(case)
     return f"{REHEARSAL} {said}" if findings.rehearsal else said
 
 

@@ -46,9 +46,28 @@ def _say_parts(first: str) -> Callable[[Case], list[str]]:
         named = {"graphs": _graphs_alone(case), "compiled": _compile_alone(case), "default": case.findings.default}
         levels = {pair.level for pair in _parts(case)}
         gains = [describe_gain(gain) for gain in case.findings.start_gains if gain.level in levels]
-        return [first.format(**named), *sentences(case, _parts(case)), *gains]
+        return [first.format(**named), *_say_larger_part(case), *sentences(case, _parts(case)), *gains]
 
     return say
+
+
+def _say_larger_part(case: Case) -> list[str]:
+    """Say that graphs alone win back the most, where a level without either part costs clearly more."""
+    graphs = case.overall.get(_graphs_alone(case) or "")
+    neither = [pair for pair in case.having(Standing.SLOWER) if _has_neither(case, pair.level)]
+    if graphs is None or stand(graphs) not in DECIDED or not neither:
+        return []
+    ours, theirs = graphs.effect_percent, neither[0].effect_percent
+    if ours is None or theirs is None or ours.high is None or theirs.low is None or ours.high >= theirs.low:
+        return []
+    return [
+        f"Of the two the graphs win the most: with them alone a token takes {number(ours.point)} percent more than "
+        f"with both, with neither ({neither[0].level}) {number(theirs.point)} percent."
+    ]
+
+
+def _has_neither(case: Case, level: str) -> bool:
+    return case.switch(level, "mode") == "NONE" and case.switch(level, "cudagraph_mode") == "NONE"
 
 
 PART_RULES: tuple[tuple[set[Standing], set[Standing], Callable[[Case], str | None], str], ...] = (
@@ -66,14 +85,14 @@ PART_RULES: tuple[tuple[set[Standing], set[Standing], Callable[[Case], str | Non
         LOSES,
         ABSENT,
         lambda case: case.findings.default,
-        "Keep compile: {graphs} costs time; alone it was not compared.",
+        "Keep both: {graphs}, without compile, costs time per token; compile alone was not compared.",
     ),
     (ABSENT, KEEPS, _compile_alone, "{compiled} keeps the speed without graphs; graphs alone were not compared."),
     (
         ABSENT,
         LOSES,
         lambda case: case.findings.default,
-        "Keep the graphs: {compiled} costs time; alone they were not compared.",
+        "Keep both: {compiled}, without graphs, costs time per token; graphs alone were not compared.",
     ),
 )
 """(graphs alone, compile alone): the level to use, and what that says."""

@@ -16,7 +16,7 @@ from study.analyze.recommend_case import Case, Figure, Rule, figure_of
 from study.analyze.recommend_words import (
     counted,
     describe_gain,
-    describe_lead,
+    describe_leads,
     in_words,
     lead_s,
     lifetime,
@@ -103,6 +103,35 @@ def _join(speed: Findings, starts: Findings, at: BreakEvenAt, gain: StartGain) -
     return BreakEvenAt(at.level, at.default, at.users, gain.cache, unit, ours, theirs, result, tuple(notes))
 
 
+def starts_alone(found: Findings) -> bool:
+    """Say whether a study has starts and no run at all."""
+    return not len(found.runs) and bool((found.starts["n"] > 0).any())
+
+
+def say_starts(found: Findings, where: str) -> str:
+    """Write how long each level starts, by state of the caches, and which starts are told apart.
+
+    Args:
+        found: a study of starts.
+        where: the card, the session and the model in words.
+
+    """
+    rows = [row for row in found.starts.to_dict("records") if row["n"]]
+    if not rows:
+        return f"{where}, no start came to its first token."
+    said = []
+    for cache in dict.fromkeys(row["cache"] for row in rows):
+        each = [
+            f"{row['level']} {number(row['median_s'])} s ({counted(row['n'], 'launch')})"
+            for row in rows
+            if row["cache"] == cache
+        ]
+        said.append(f"with {cache} caches {', '.join(each)}")
+    gains = [describe_gain(gain) for gain in found.start_gains if not gain.reason]
+    few = "" if gains else " In too few blocks to tell levels apart: three are preliminary, five earn a verdict."
+    return f"{where}, from spawn to first token: {'; '.join(said)}.{few}{''.join(f' {gain}' for gain in gains)}"
+
+
 def complete_starts(findings: Findings, others: Sequence[Findings]) -> Findings:
     """Return findings with the break-evens that take another study's starts, or its token times.
 
@@ -168,7 +197,7 @@ def _say_best(case: Case) -> list[str]:
     )
     rest = [summarize_leads(entries) for name, entries in _by_level(case).items() if name != level]
     first = f"Where servers restart often use {level} {limit}{where}."
-    return [first, *map(describe_lead, best), *rest, *_say_cold_and_joined(case)]
+    return [first, *describe_leads(best), *rest, *_say_cold_and_joined(case)]
 
 
 def _say_cold_and_joined(case: Case) -> list[str]:
@@ -176,7 +205,7 @@ def _say_cold_and_joined(case: Case) -> list[str]:
     found = case.findings.break_evens
     cold = [at for at in found if at.cache == "cold"] if any(at.cache == "warm" for at in found) else []
     notes = dict.fromkeys("; ".join(at.notes) for at in found if at.notes)
-    return [*map(describe_lead, cold), *(f"{text[0].upper()}{text[1:]}." for text in notes)]
+    return [*describe_leads(cold), *(f"{text[0].upper()}{text[1:]}." for text in notes)]
 
 
 def _say_gains(first: str) -> Callable[[Case], list[str]]:
@@ -189,7 +218,7 @@ def _say_nothing(case: Case) -> list[str]:
 
 def _say_undecided(case: Case) -> list[str]:
     judged = [at for entries in _by_level(case).values() for at in entries if at.result.start_gain_s is not None]
-    said = [describe_lead(at) for at in judged]
+    said = describe_leads(judged)
     gains = [describe_gain(gain) for gain in case.findings.start_gains]
     first = "Not enough evidence to say until when a fast start pays."
     return [first, *gains, *said, *_say_cold_and_joined(case)]

@@ -214,15 +214,29 @@ def lead_s(result: BreakEven) -> float | None:
     return math.inf if result.never_behind else result.ahead_at_least_s
 
 
-def describe_lead(at: BreakEvenAt) -> str:
-    """Write until when a level is ahead of the default, kept busy by some users."""
+def describe_leads(found: Sequence[BreakEvenAt]) -> list[str]:
+    """Write `describe_lead` of each, once for all numbers of users at which the same is said of a level."""
+    groups: dict[tuple[str, ...], list[BreakEvenAt]] = {}
+    for at in found:
+        own = "" if lead_s(at.result) is None else str(at.users)
+        groups.setdefault((at.level, at.cache, own, _why_no_lead(at)), []).append(at)
+    return [describe_lead(group[0], [at.users for at in group]) for group in groups.values()]
+
+
+def _why_no_lead(at: BreakEvenAt) -> str:
+    why = NO_LEAD.get(at.result.regime, at.result.reason)
+    return f"{why}{preliminary(at.level_input.start_s.size, at.unit)}"
+
+
+def describe_lead(at: BreakEvenAt, users: Sequence[int] = ()) -> str:
+    """Write until when a level is ahead of the default, kept busy by some users (or at `users`, all alike)."""
     result, lead = at.result, lead_s(at.result)
-    busy = f"Kept busy by {some_users(at.users)} (caches {at.cache}), "
+    where = some_users(at.users) if len(users) < 2 else f"{listed([f'{count:,}' for count in users])} users"
+    busy = f"Kept busy by {where} (caches {at.cache}), "
     tail = preliminary(at.level_input.start_s.size, at.unit)
     t_star = result.t_star_s
     if lead is None:
-        why = NO_LEAD.get(result.regime, result.reason)
-        return f"{busy}{at.level} is not shown to be ahead of {at.default} by its start: {why}{tail}."
+        return f"{busy}{at.level} is not shown to be ahead of {at.default} by its start: {_why_no_lead(at)}."
     if math.isinf(lead):
         gain = "" if result.start_gain_s is None else f" by {number(result.start_gain_s.point)} s"
         return f"{busy}{at.level} is never behind {at.default}: it starts sooner{gain} and decodes no slower{tail}."

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from study.analyze.findings import Findings
 from study.analyze.recommend import Advice
+from study.analyze.recommend_starts import starts_alone
 from study.analyze.switches_diff import diff_sets
 from study.publish import sheets
 from study.publish.card_use import list_card_use, list_reference, say_reference
@@ -254,6 +255,9 @@ def _session_block(one: Shown, kind: str) -> Block:
 
 def _reading(one: Shown) -> Block:
     found = one.view.found
+    if starts_alone(found):
+        beside = "Starts alone were measured; their differences stand with what the start costs."
+        return Block(one.heading, sentences=(beside,))
     said = say_method(found)
     biased = [text for text in said if text.startswith("METHOD BIASED")]
     users = one.view.users
@@ -283,6 +287,11 @@ def list_items(advice: Sequence[Advice]) -> list[Item]:
 
 
 def _decide(one: Shown) -> Block:
+    if starts_alone(one.view.found):
+        asked = list_items([advice for advice in one.advice if advice.key == "restart_often"])
+        pictures = (one.picture("served"),) if one.view.found.break_evens else ()
+        alone = ("Starts alone were measured, so only this can be asked.",)
+        return Block(one.heading, alone, pictures=pictures, items=tuple(asked))
     items = list_items(one.advice)
     nothing = () if items else ("Not enough evidence to recommend anything.",)
     return Block(one.heading, sentences=nothing, pictures=(one.picture("served"),), items=tuple(items))

@@ -143,8 +143,9 @@ def _say_one(says: Says, part: Part, level: str) -> str:
     text = f"{least} percent" if least == greatest else f"{least} to {greatest} percent"
     if part.published:
         return f"{text} of published medians"
-    fewest = min(says.costs, key=lambda cost: 0 if cost.effect_percent is None else cost.effect_percent.n)
-    text += f" ({_say_units(fewest)}, {'no verdict' if first.verdict is None else 'verdicts by users'})"
+    counts = sorted(says.costs, key=lambda cost: 0 if cost.effect_percent is None else cost.effect_percent.n)
+    ends = dict.fromkeys(_say_units(cost) for cost in (counts[0], counts[-1]))
+    text += f" ({' to '.join(ends)}, {'no verdict' if first.verdict is None else 'verdicts by users'})"
     overall = part.cost(None, level)
     if overall is None or overall.effect_percent is None:
         return text
