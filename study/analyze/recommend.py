@@ -245,9 +245,17 @@ def _say_costs(case: Case, decided: Sequence[Pair]) -> str:
     costs = [_cost(pair, case.findings.margin) for pair in pairs[:NAMED_IN_HEADLINE]]
     users = sorted({users for pair in pairs for users in pair.users_used})
     over = f"{listed([f'{count:,}' for count in users])} user{'' if users == [1] else 's'}"
-    first = f"{_where(case.findings)}, at {over}, against {_default(case.findings)}: {'; '.join(costs)}."
+    notes = dict.fromkeys(_note(pair) for pair in pairs[:NAMED_IN_HEADLINE])
+    if len(notes) == 1:
+        note = next(iter(notes))
+        shared = f" {note[0].upper()}{note[1:]}." if note else ""
+    else:
+        costs = [f"{cost}{note and f', {note}'}" for cost, note in zip(costs, map(_note, pairs), strict=False)]
+        shared = ""
+    first = f"{_where(case.findings)}, at {over}, against {_default(case.findings)}: {'; '.join(costs)}.{shared}"
     left = [f"{pair.level} stands in the table" for pair in pairs[NAMED_IN_HEADLINE:]]
-    left += [f"{pair.level} is undecided" for pair in case.having(Standing.UNDECIDED, Standing.FEW)]
+    left += [f"{pair.level} is undecided" for pair in case.having(Standing.UNDECIDED)]
+    left += [f"{pair.level} was measured in too few blocks" for pair in case.having(Standing.FEW)]
     left += [f"{level} gave no figure" for level in case.findings.failed_levels]
     if case.findings.comparison is not None and case.findings.comparison.method_biased:
         left.append("the method is biased by its A/A pair")
@@ -270,8 +278,13 @@ def _cost(pair: Pair, margin: float) -> str:
     )
     one_sided = stand(pair) is not Standing.ALIKE
     behind = "" if effect is None else f" {interval(size_of(effect) if one_sided else effect, 'percent')}"
-    note = preliminary(min(pair.n_level, pair.n_default), pair.pairing.unit) if pair.preliminary else ""
-    return f"{pair.level} takes {words}{behind}{note.replace('; ', ', ')}"
+    return f"{pair.level} takes {words}{behind}"
+
+
+def _note(pair: Pair) -> str:
+    """Write that a cost is preliminary, or nothing."""
+    units = min(pair.n_level, pair.n_default)
+    return preliminary(units, pair.pairing.unit).removeprefix("; ") if pair.preliminary else ""
 
 
 def _say_no_cost(case: Case) -> str:
