@@ -30,7 +30,7 @@ study: $(CUDA)
 
 edition: $(CPU)
 	@test -n "$(EDITION)" || { echo "name the edition: make edition EDITION=2026.12 [STUDIES=\"a b\"]" >&2; exit 2; }
-	@.venv/bin/python -m study edition $(EDITION) $(STUDIES)
+	@bash notebooks/edition.sh .venv $(EDITION) $(STUDIES)
 
 site: $(CPU)
 	@.venv/bin/python -m study site

@@ -276,7 +276,7 @@ def test_three_blocks_are_preliminary():
     production = advise(found)["production"]
     assert production.preliminary
     assert "preliminary: three blocks, five earn a verdict" in text_of(production)
-    assert "preliminary" in headline(found)
+    assert headline(found).endswith(" Preliminary: three blocks, five earn a verdict.")
 
 
 def test_one_block_is_not_enough_evidence():
