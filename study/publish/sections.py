@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from study.analyze.findings import Findings
+from study.analyze.not_run import say_not_run
 from study.analyze.recommend import Advice
 from study.analyze.recommend_starts import starts_alone
 from study.analyze.switches_diff import diff_sets
@@ -225,8 +226,9 @@ def _session(kind: str, title: str, studies: Iterable[Shown]) -> Section:
 
 def _session_block(one: Shown, kind: str) -> Block:
     found = one.view.found
+    lacking = say_not_run(one.view.records)
     if not len(found.runs):
-        return Block(one.heading, sentences=("No run was recorded: this study measured starts alone.",))
+        return Block(one.heading, sentences=("No run was recorded: this study measured starts alone.", *lacking))
     tables = [sheets.list_session(found, one.view.users)]
     warnings = []
     heat = found.throttling
@@ -245,7 +247,7 @@ def _session_block(one: Shown, kind: str) -> Block:
     tables.append(sheets.list_runs(found))
     return Block(
         one.heading,
-        sentences=say_reference(one.view.reference_lines),
+        sentences=(*lacking, *say_reference(one.view.reference_lines)),
         warnings=tuple(warnings),
         sheets=tuple(tables),
         pictures=tuple(one.picture(key) for key in ("tpot", "requests", "clock", "order")),
