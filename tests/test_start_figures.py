@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -157,6 +158,13 @@ def test_cold_starts_go_with_the_token_times_of_a_speed_study():
     assert one.result.regime is Regime.WINS_UNTIL
     assert one.level_input.start_s.mean() == pytest.approx(186.0, rel=0.02)
     assert one.result.t_star_s.point == solve_break_even(one.level_input, one.default_input)
+
+
+def test_a_lead_that_no_block_shows_is_one_by_means():
+    shown, _ = speed_study().break_evens
+    assert say_short(shown).startswith("O0: ahead until ")
+    by_means = replace(shown, result=replace(shown.result, ahead_at_least_s=None))
+    assert say_short(by_means).startswith("O0: by means until ")
 
 
 def test_they_are_cut_to_the_blocks_that_both_have_and_say_so():

@@ -199,8 +199,8 @@ def draw_served(break_evens: Sequence[BreakEvenAt], frame: Frame, reason: str = 
         warn_of_rehearsal(figure, frame.rehearsal)
     caption = (
         "Kept busy by so many users; a line begins at the first token, and runs by the means over blocks. A ring is "
-        "where two levels have served equally many, the bar through it its interval. Time axes begin shortly before "
-        "the first start."
+        "where two levels have served equally many, the bar through it its interval. `By means`: the blocks do not "
+        "show that lead. Time axes begin shortly before the first start."
     )
     said = " ".join(_say_panel(panel) for panel in panels)
     return Plate("served", title, f"Tokens served since the spawn. {said}", caption, figure, frame.rehearsal)
@@ -274,6 +274,8 @@ def say_short(at: BreakEvenAt, high_s: float = math.inf) -> str:
     if t_star is None:
         return f"{at.level}: {_WORDS.get(regime, 'undecided')}"
     beyond = ", beyond the panel" if t_star.point >= high_s else ""
+    if regime is Regime.WINS_UNTIL and at.result.ahead_at_least_s is None:
+        return f"{at.level}: by means until {t_star.point:,.0f} s{beyond}"
     word = {Regime.WINS_UNTIL: "ahead until", Regime.WINS_FROM: "ahead from"}.get(regime, "undecided, t*")
     return f"{at.level}: {word} {t_star.point:,.0f} s{beyond}"
 
