@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from study.publish.edition import write_edition
+from study.publish.republish import publish_edition
 
 ROOT = Path(__file__).parents[1]
 EDITIONS = sorted(path.parent.name for path in (ROOT / "editions").glob("20*/edition.yaml"))
@@ -28,7 +28,7 @@ def rebuilt(request, tmp_path_factory):
     for path in (root / "editions" / request.param).rglob("*"):
         if path.is_file() and path.name not in ("edition.yaml", "section.md"):
             path.unlink()
-    write_edition(root, request.param, [])
+    publish_edition(root, request.param, [])
     return request.param, root
 
 
