@@ -1,7 +1,9 @@
 """Raw records: what was seen, once, and no statistic.
 
 History of the schema (`SCHEMA_VERSION`):
-    1  first version.
+    1  first version. Added since, each empty where a record does not have it: `Load.warm_up_waves_s`; for servers on
+       several cards `Machine.further_cards`, `LaunchRecord.further_cards`, `Telemetry.further_cards`, `Gate.cards` and
+       `ServerView.cards`, while the fields beside them describe the first card.
 
 Rules: a record is frozen, unknown fields are refused, and a field that is `None` has its reason in `missing` beside it
 (field name to reason). Times named `_s` are seconds on this machine's monotonic clock unless the name says `unix`.
@@ -11,8 +13,11 @@ Columns are lists of equal length, one entry a sample or a request. Quantities h
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from study.design.card_facts import Canary as Canary
+from study.design.card_facts import CardColumns, CardGate, CardOfLaunch, CardProcesses, Column, FurtherCard
+from study.design.card_facts import Facts as Facts
 from study.design.record_rules import (
     Amount,
     Celsius,
@@ -33,28 +38,8 @@ KILLED = "killed"
 ASKED_TO_END = "the session was asked to end"
 """Why something is missing or interrupted when a signal, or the parent's closed pipe, ended the session."""
 
-Column = list[Amount | None]
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")]
 """A name that stands in a file's name: no folder can be in it, so that no record leads out of its own."""
-
-
-class Facts(BaseModel):
-    """Frozen facts in which nothing is missing without a reason."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    missing: dict[str, str] = Field(default_factory=dict, description="field that is null: why")
-
-    @model_validator(mode="after")
-    def _missing_has_reasons(self) -> "Facts":
-        empty = {name for name in type(self).model_fields if getattr(self, name) is None}
-        unexplained = sorted(empty - set(self.missing))
-        if unexplained:
-            raise ValueError(f"'{unexplained[0]}' is null without a reason in 'missing'")
-        wrong = sorted(set(self.missing) - empty)
-        if wrong:
-            raise ValueError(f"'missing' explains '{wrong[0]}', which has a value or is no field")
-        return self
 
 
 class Outcome(Facts):
@@ -89,21 +74,17 @@ class Machine(Facts):
     versions: dict[str, str] = Field(description="distribution: version, of what the figures depend on")
     vllm_commit: str | None
     study_commit: str | None
+    further_cards: list[FurtherCard] = Field(default_factory=list, description="where a server is on several cards")
+
+    @property
+    def uuids(self) -> tuple[str, ...]:
+        """The cards, the first one first; empty without a card."""
+        return () if self.gpu_uuid is None else (self.gpu_uuid, *(card.gpu_uuid for card in self.further_cards))
 
     @property
     def unit(self) -> str:
-        """What tells one card (or, without a card, one host) from another."""
-        return self.gpu_uuid or f"host-{self.hostname_sha256}"
-
-
-class Canary(Facts):
-    """A fixed GEMM and memory traffic in a process of its own, without the server."""
-
-    started_s: Amount
-    gemm_tflops: Amount | None
-    copy_gb_s: Amount | None = Field(description="bytes read plus bytes written, 1e9 bytes a second")
-    read_gb_s: Amount | None
-    repeats: Number
+        """What tells one card, or several of a launch (or, without a card, one host), from others."""
+        return " + ".join(sorted(self.uuids)) or f"host-{self.hostname_sha256}"
 
 
 class Gate(Facts):
@@ -116,6 +97,7 @@ class Gate(Facts):
     temperature_c: Celsius | None = Field(description="at the end of the gate")
     sm_clock_mhz: Amount | None = Field(description="busy clock at the end of a soak")
     waited_s: Amount
+    cards: list[CardGate] = Field(default_factory=list, description="each card, where there are several")
 
 
 class Telemetry(Facts):
@@ -137,13 +119,20 @@ class Telemetry(Facts):
     throttle_before_ns: dict[str, Count] | None = Field(description="throttle counters at the start, ns")
     throttle_after_ns: dict[str, Count] | None
     field_errors: dict[str, str] = Field(default_factory=dict, description="field: last NVML error")
+    further_cards: list[CardColumns] = Field(default_factory=list, description="the same of each further card")
+
+    @property
+    def by_card(self) -> "tuple[Telemetry | CardColumns, ...]":
+        """The columns of each card, the first one first: its are the telemetry's own."""
+        return (self, *self.further_cards)
 
     @model_validator(mode="after")
     def _columns_fit(self) -> "Telemetry":
-        for name in type(self).model_fields:
-            column = getattr(self, name)
-            if isinstance(column, list) and len(column) != len(self.t_s):
-                raise ValueError(f"'{name}' has {len(column)} entries beside {len(self.t_s)} samples")
+        for part in self.by_card:
+            for name in type(part).model_fields:
+                column = None if name == "further_cards" else getattr(part, name)
+                if isinstance(column, list) and len(column) != len(self.t_s):
+                    raise ValueError(f"'{name}' has {len(column)} entries beside {len(self.t_s)} samples")
         return self
 
 
@@ -180,7 +169,7 @@ class Load(Facts):
 
     waves: Number
     warm_up_waves: Count
-    warm_up_wave_s: Amount = Field(description="the last warm-up wave, which sized the run")
+    warm_up_wave_s: Amount | None = Field(description="the last warm-up wave, which sized the run")
     warm_up_waves_s: list[Amount] = Field(default_factory=list, description="every warm-up wave, first to last")
     burst_s: Amount = Field(description="discarded load between the gate and the run")
     pool_sha256: str
@@ -200,6 +189,7 @@ class ServerView(Facts):
     jit_lines: Count | None = Field(description="JIT compilation warnings during the load")
     foreign_gpu_processes: list[Count] | None = Field(description="process ids on the card that are not the server's")
     same_server: bool | None = Field(description="the same process, started at the same time, before and after")
+    cards: list[CardProcesses] = Field(default_factory=list, description="each card, where there are several")
 
 
 class LaunchRecord(Facts):
@@ -245,8 +235,16 @@ class LaunchRecord(Facts):
     idle_c: Celsius | None = Field(description="temperature at rest with the server loaded")
     idle_power_w: Amount | None = Field(description="power at rest with the server loaded")
     machine: Machine
+    further_cards: list[CardOfLaunch] = Field(default_factory=list, description="where a server is on several cards")
     cores: dict[str, list[Count]] = Field(default_factory=dict, description="server and client, where kept apart")
     outcome: Outcome
+
+    @model_validator(mode="after")
+    def _cards_fit(self) -> "LaunchRecord":
+        ours, of_machine = ([card.gpu_uuid for card in part.further_cards] for part in (self, self.machine))
+        if ours != of_machine:
+            raise ValueError(f"'further_cards' has {ours} beside {of_machine} of 'machine'")
+        return self
 
 
 class RunRecord(Facts):

@@ -6,29 +6,31 @@ runner that was killed has left on the machine, the next one ends, removes and c
 """
 
 import os
-import signal
-import stat
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from study.arrival import finish_arrivals
+from study.design.card_count import count_cards_of_levels
 from study.design.levels import Level, select_levels
-from study.design.parameters import Parameters, fingerprint
+from study.design.parameters import Parameters
 from study.design.plan import PlannedLaunch, make_plan
 from study.design.pool import read_pool
 from study.errors import InputError
 from study.measure.canary import run_canary
-from study.measure.clock_lock import COMMAND, ClockLock, undo_abandoned
-from study.measure.ending import Ending, Interrupted
-from study.measure.flags import check_known_flags
+from study.measure.cards import open_cards
+from study.measure.clock_lock import COMMAND, ClockLocks, undo_abandoned
+from study.measure.ending import Interrupted
+from study.measure.flags import check_known_flags, request_of
 from study.measure.gpu import GpuReader
 from study.measure.launch import CANARY_TIMEOUT_S, Launch
+from study.measure.launch_cards import make_up_canaries
+from study.measure.left_out import LeftOut, check_left_out, comparable_with
 from study.measure.leftovers import end_orphans, remove_leftovers
 from study.measure.machine import read_machine
 from study.measure.model import prepare_model
@@ -36,8 +38,9 @@ from study.measure.redact import redact_log
 from study.measure.refusals import check_asked
 from study.measure.server import find_port
 from study.measure.setting import Setting
+from study.measure.signals import ended_by_signals
 from study.progress import Reporter, remaining_launches, seen_seconds
-from study.records import Canary, Outcome, SessionRecord
+from study.records import Outcome, SessionRecord
 from study.store import Store, StudyRecords, check_comparable
 
 RUNNER_KILLED = "the runner was killed"
@@ -54,6 +57,8 @@ class RunOptions:
     detach: bool = False
     events: bool = False
     time_limit_s: float | None = None
+    left_out: LeftOut | None = None
+    """Only for measuring the study itself: such a session's runs are never valid."""
 
 
 def run_session(
@@ -69,7 +74,7 @@ def run_session(
         parameters: what is asked for.
         root: the project's folder.
         options: how the session is run.
-        open_gpu: opens the card.
+        open_gpu: opens a card.
         lock_command: starts the holder of a clock lock.
 
     Raises:
@@ -78,12 +83,17 @@ def run_session(
 
     """
     _check_input(parameters, root)
+    check_left_out(parameters, options.left_out)
     store = Store(root / parameters.data_dir, parameters.study)
-    with store.lock(), _ended_by_signals(options.detach) as ending, ExitStack() as stack:
+    with store.lock(), ended_by_signals(options.detach) as ending, ExitStack() as stack:
         _clear_up(lock_command)
-        _records_so_far(store, parameters)
-        reader = stack.enter_context(closing(open_gpu(parameters.gpu))) if parameters.device == "cuda" else None
-        setting = _make_setting(parameters, root, store, reader, options)
+        finish_arrivals(store)
+        _records_so_far(store, comparable_with(parameters, options.left_out))
+        readers: tuple[GpuReader, ...] = ()
+        if parameters.device == "cuda":
+            count = count_cards_of_levels(parameters.server_flags, select_levels(parameters.levels, root))
+            readers = stack.enter_context(open_cards(parameters.gpu, count, open_gpu))
+        setting = _make_setting(parameters, root, store, readers, options)
         setting.ending = ending
         try:
             records = _close_left_open(store, setting)
@@ -105,13 +115,15 @@ def _clear_up(lock_command: Sequence[str]) -> None:
 
 
 @contextmanager
-def _locked_clock(setting: Setting, command: Sequence[str]) -> Iterator[ClockLock]:
-    """Hold the clock lock that the parameters ask for."""
-    asked, highest = setting.parameters.clock_lock_mhz, setting.machine.max_sm_clock_mhz
-    assert asked is not None and setting.reader is not None  # noqa: S101 (as the parameters were checked)
-    if highest is not None and asked > highest:
-        raise InputError(f"clock_lock_mhz {asked} is above this card's highest SM clock, {highest:.0f} MHz")
-    lock = ClockLock.hold(setting.reader.uuid, asked, command)
+def _locked_clock(setting: Setting, command: Sequence[str]) -> Iterator[ClockLocks]:
+    """Hold the clock lock that the parameters ask for, on every card of the server."""
+    asked, machine = setting.parameters.clock_lock_mhz, setting.machine
+    assert asked is not None  # noqa: S101 (as the parameters were checked)
+    highest = [machine.max_sm_clock_mhz, *(card.max_sm_clock_mhz for card in machine.further_cards)]
+    told = [mhz for mhz in highest if mhz is not None]
+    if told and asked > min(told):
+        raise InputError(f"clock_lock_mhz {asked} is above this card's highest SM clock, {min(told):.0f} MHz")
+    lock = ClockLocks.hold([reader.uuid for reader in setting.readers], asked, command)
     try:
         yield lock
     finally:
@@ -128,26 +140,25 @@ def _check_input(parameters: Parameters, root: Path) -> None:
         raise InputError("vLLM is not installed in this Python; `make rehearsal` or `make study` installs it")
 
 
-def _records_so_far(store: Store, parameters: Parameters) -> StudyRecords:
+def _records_so_far(store: Store, comparable: dict[str, Any]) -> StudyRecords:
     """Return what the store holds, refusing a study of other parameters by the field that differs."""
     records = store.read()
     if records.launches:
-        check_comparable(records.launches[0].comparable, parameters.comparable(), "this session")
+        check_comparable(records.launches[0].comparable, comparable, "this session")
     return records
 
 
-def _record_session(
-    store: Store, records: StudyRecords, parameters: Parameters, levels: tuple[Level, ...]
-) -> None:
+def _record_session(store: Store, records: StudyRecords, setting: Setting, levels: tuple[Level, ...]) -> None:
     """Keep what was asked for, unless the last session asked for the same."""
+    parameters = setting.parameters
     asked = parameters.model_dump(mode="json", exclude={"data_dir"})
     shapes = [level.model_dump(mode="json") for level in levels]
     known = records.sessions
     if known and (known[-1].asked, known[-1].levels) == (asked, shapes):
         return
-    number = fingerprint(parameters.comparable())
+    number, session = setting.fingerprint, str(len(known) + 1)
     record = SessionRecord(
-        study=parameters.study, fingerprint=number, session_id=str(len(known) + 1), asked=asked, levels=shapes
+        study=parameters.study, fingerprint=number, session_id=session, asked=asked, levels=shapes
     )
     store.write(record)
 
@@ -166,7 +177,8 @@ def _close_left_open(store: Store, setting: Setting) -> StudyRecords:
         changes |= {"log_sha256": digest, "canary_after": record.canary_after}
         here = (record.machine.unit, record.machine.hostname_sha256)
         if record.launch_id in served and here == (setting.machine.unit, setting.machine.hostname_sha256):
-            changes["canary_after"] = _make_up_canary(setting)
+            with setting.ending:
+                changes |= make_up_canaries(setting, record, run_canary, CANARY_TIMEOUT_S)
         reasons = {"log_sha256": "the log is not there", "canary_after": RUNNER_KILLED}
         missing = {name: why for name, why in record.missing.items() if name not in reasons}
         missing |= {name: why for name, why in reasons.items() if changes[name] is None}
@@ -174,32 +186,25 @@ def _close_left_open(store: Store, setting: Setting) -> StudyRecords:
     return store.read() if opened else records
 
 
-def _make_up_canary(setting: Setting) -> Canary | None:
-    with setting.ending:
-        setting.last_canary, _ = run_canary(
-            setting.parameters.device, setting.machine.gpu_uuid, CANARY_TIMEOUT_S, time.monotonic
-        )
-    return setting.last_canary
-
-
 def _make_setting(
-    parameters: Parameters, root: Path, store: Store, reader: GpuReader | None, options: RunOptions
+    parameters: Parameters, root: Path, store: Store, readers: tuple[GpuReader, ...], options: RunOptions
 ) -> Setting:
     ends = None if options.time_limit_s is None else time.monotonic() + options.time_limit_s
     return Setting(
         parameters=parameters,
         root=root,
         model=prepare_model(parameters.model, parameters.load_format, root),
-        machine=read_machine(parameters.device, reader),
-        reader=reader,
+        machine=read_machine(parameters.device, readers),
+        readers=readers,
         server_cores=_share_cores(),
         write=store.write,
         keep_open=store.write_open,
         log_path=store.log_path,
         next_attempt=store.next_attempt,
         time_left_s=lambda: float("inf") if ends is None else ends - time.monotonic(),
-        target_c=parameters.cool_to_c,
+        targets_c=() if parameters.cool_to_c is None else (parameters.cool_to_c,) * len(readers),
         target_source="parameter cool_to_c" if parameters.cool_to_c is not None else None,
+        left_out=options.left_out,
     )
 
 
@@ -215,7 +220,7 @@ def _share_cores() -> tuple[int, ...]:
 def _carry_out(store: Store, records: StudyRecords, setting: Setting, options: RunOptions) -> int:
     """Make the launches that are left, in order; one that was killed from outside is left for the same command."""
     levels = select_levels(setting.parameters.levels, setting.root)
-    _record_session(store, records, setting.parameters, levels)
+    _record_session(store, records, setting, levels)
     plan = make_plan(setting.parameters, levels, seen_seconds(records))
     reporter = Reporter(plan, setting.parameters.study, options.events)
     _reuse_target(setting, records)
@@ -226,7 +231,7 @@ def _carry_out(store: Store, records: StudyRecords, setting: Setting, options: R
     try:
         with setting.ending:
             if left:
-                check_known_flags(levels, setting.parameters.server_flags, setting.root)
+                _ask_about_flags(setting, levels)
     except Interrupted:
         return reporter.end(left, ENDED_EARLY)
     while left:
@@ -247,49 +252,17 @@ def _carry_out(store: Store, records: StudyRecords, setting: Setting, options: R
     return reporter.end([*killed, *left], KILLED_LEFT if killed else None)
 
 
+def _ask_about_flags(setting: Setting, levels: tuple[Level, ...]) -> None:
+    """Have all flags checked: beside the first start, or ahead of it where starts are measured, undisturbed."""
+    flags = setting.parameters.server_flags
+    if setting.parameters.measure == "start":
+        check_known_flags(levels, flags, setting.root)
+    else:
+        setting.flags_to_check = request_of(levels, flags)
+
+
 def _reuse_target(setting: Setting, records: StudyRecords) -> None:
-    """Keep the gate's temperature that this study measured on this card before."""
-    if setting.target_c is not None:
-        return
+    """Keep the gate's temperatures that this study measured on the same cards before."""
     for launch in records.launches:
-        if launch.machine.unit == setting.machine.unit and launch.gate.target_c is not None:
-            setting.target_c, setting.target_source = launch.gate.target_c, launch.gate.target_source
-            return
-
-
-@contextmanager
-def _ended_by_signals(detach: bool) -> Iterator[Ending]:
-    """Let SIGINT, SIGTERM, SIGHUP and the closing of the parent's pipe ask the session to end, once."""
-    ending = Ending()
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as `nohup` asks for
-        numbers.append(signal.SIGHUP)
-
-    def ask(_number: int, _frame: object) -> None:
-        for number in numbers:
-            signal.signal(number, signal.SIG_IGN)
-        ending.ask()
-
-    before = {number: signal.signal(number, ask) for number in numbers}
-    if not detach and _has_pipe():
-        threading.Thread(target=_end_with_parent, daemon=True).start()
-    try:
-        yield ending
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _has_pipe() -> bool:
-    """Whether standard input is a pipe that a parent holds (it may be closed, a terminal or a file)."""
-    try:
-        return stat.S_ISFIFO(os.fstat(0).st_mode)
-    except OSError:
-        return False
-
-
-def _end_with_parent() -> None:
-    """Wait until standard input closes, then end this process in order."""
-    while os.read(0, 4096):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
+        if launch.machine.uuids == setting.machine.uuids:
+            setting.reuse_targets(launch.gate)

@@ -8,13 +8,12 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tqdm.std import tqdm
-
+from study.design.card_count import count_cards_of_levels
 from study.design.levels import select_levels
 from study.design.parameters import Parameters, given_names, make_parameters
 from study.design.plan import describe_plan, make_plan
@@ -55,12 +54,19 @@ def plan_session(parameters: Parameters) -> str:
     root = find_root()
     store = Store(root / parameters.data_dir, parameters.study)
     records = store.read() if store.raw.is_dir() else None
-    plan = make_plan(parameters, select_levels(parameters.levels, root), seen_seconds(records))
+    levels = select_levels(parameters.levels, root)
+    count_cards_of_levels(parameters.server_flags, levels)
+    plan = make_plan(parameters, levels, seen_seconds(records))
     return describe_plan(plan, parameters)
 
 
-def follow_session(parameters: Parameters, detach: bool = False) -> SessionEnd:
+def follow_session(parameters: Parameters, detach: bool = False, command: Sequence[str] = ("run",)) -> SessionEnd:
     """Run a session in its own process and show one progress bar with the time left.
+
+    Args:
+        parameters: what is asked for.
+        detach: whether it lives on when this process ends.
+        command: what measures it, a command of `python -m study` with arguments of its own.
 
     Raises:
         InputError: the runner refused its input; nothing was started.
@@ -70,9 +76,9 @@ def follow_session(parameters: Parameters, detach: bool = False) -> SessionEnd:
     root = find_root()
     # Errors go to a file: a pipe that nobody empties while events are read could fill and stop the runner.
     with _parameter_file(parameters) as number, tempfile.TemporaryFile("w+") as errors:
-        command = [sys.executable, "-m", "study", "run", "--parameters", f"/dev/fd/{number}", "--events"]
+        started = [sys.executable, "-m", "study", *command, "--parameters", f"/dev/fd/{number}", "--events"]
         process = subprocess.Popen(
-            [*command, *(["--detach"] if detach else [])],
+            [*started, *(["--detach"] if detach else [])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -122,6 +128,8 @@ def _wait_for_end(process: subprocess.Popen[str], detach: bool) -> None:
 
 def _follow(process: subprocess.Popen[str]) -> SessionEnd | None:
     """Read the runner's events until it ends."""
+    from tqdm.std import tqdm  # a plan needs none
+
     assert process.stdout is not None  # noqa: S101 (asked for by the caller)
     end = None
     place: Any = _CellOutput() if "ipykernel" in sys.modules else sys.stdout

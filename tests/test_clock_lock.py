@@ -18,7 +18,7 @@ from study.errors import InputError, StudyError
 from study.measure.clock_lock import ClockLock, note_path, undo_abandoned
 from study.measure.gpu import GpuReader
 from study.measure.telemetry import HostReader, Sampler
-from study.measure.thermal import Watch, read_lock_back
+from study.measure.thermal_load import Watch, read_lock_back
 from study.runner import RunOptions, run_session
 from study.store import Store
 

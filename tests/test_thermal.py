@@ -4,7 +4,8 @@ from fake_nvml import FakeCard, FakeClock, FakeNvml
 
 from study.measure.gpu import GpuReader
 from study.measure.telemetry import HostSample, Sampler
-from study.measure.thermal import Watch, as_found, is_throttled, measure_idle, soak, wait_until_cool
+from study.measure.thermal import as_found, measure_idle, wait_until_cool
+from study.measure.thermal_load import Watch, is_throttled, soak
 
 NO_TEMPERATURE = {
     "nvmlDeviceGetTemperature": pynvml.NVML_ERROR_NOT_SUPPORTED,

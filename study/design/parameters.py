@@ -71,7 +71,9 @@ class Parameters(BaseModel):
     load_format: str = Field("auto", description="vLLM's --load-format; dummy: random weights")
     trust_remote_code: bool = Field(False, description="true: run Python code that a model's folder brings")
     server_flags: list[str] = Field(default_factory=list, description="more vLLM flags, the same for every level")
-    gpu: str | int | None = Field(None, description="UUID or NVML index of the card; null: the only one")
+    gpu: str | int | list[str | int] | None = Field(
+        None, description="UUID or NVML index of the card, or a list, one a card of the server; null: the only ones"
+    )
     pool: str = Field("generated", description="generated from the seed, or a JSONL with prompt[, output_tokens]")
     input_tokens: int = Field(256, ge=1, le=1_000_000, description="tokens of a generated prompt")
     output_tokens: int = Field(192, ge=2, le=1_000_000, description="tokens asked for; end of sequence is ignored")
@@ -95,7 +97,7 @@ class Parameters(BaseModel):
     def _whole_seconds(cls, value: object) -> object:
         return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
-    @field_validator("levels", "users", "seeds", "users_published")
+    @field_validator("levels", "users", "seeds", "users_published", "gpu")
     @classmethod
     def _once_each(cls, value: object) -> object:
         if isinstance(value, list) and len(set(value)) != len(value):

@@ -25,6 +25,7 @@ from types import ModuleType
 
 import pynvml
 
+from study.design.card_facts import name_card
 from study.errors import InputError, StudyError
 from study.measure.processes import MARK, make_mark, read_owner
 from study.measure.server_spec import with_package
@@ -91,6 +92,51 @@ class ClockLock:
             self._holder.communicate()
         if _read_note(note_path(self._uuid)) == self._mark:
             undo(self._uuid, self._command)
+
+
+class ClockLocks:
+    """The locks of all cards of a server, at one clock: all are held, or none; make one with `ClockLocks.hold`."""
+
+    def __init__(self, mhz: int, locks: Sequence[ClockLock]) -> None:
+        self.mhz = mhz
+        self._locks = locks
+
+    @classmethod
+    def hold(cls, uuids: Sequence[str], mhz: int, command: Sequence[str] = COMMAND) -> "ClockLocks":
+        """Lock the SM clock of every card at `mhz` until `release`, or until this process is gone.
+
+        Raises:
+            InputError: a card refuses (`ClockLock.hold`), and is named where there are several; nothing is locked then.
+
+        """
+        locks: list[ClockLock] = []
+        for place, uuid in enumerate(uuids):
+            try:
+                locks.append(ClockLock.hold(uuid, mhz, command))
+            except InputError as error:
+                cls(mhz, locks).release()
+                raise InputError(str(error) if len(uuids) == 1 else f"{name_card(place, uuids)}: {error}") from None
+        return cls(mhz, locks)
+
+    def held(self) -> bool:
+        """Whether every holder is there."""
+        return all(lock.held() for lock in self._locks)
+
+    def release(self) -> None:
+        """Undo every lock, whatever becomes of another.
+
+        Raises:
+            StudyError: a card did not take its lock back.
+
+        """
+        failed: list[str] = []
+        for lock in self._locks:
+            try:
+                lock.release()
+            except StudyError as error:
+                failed.append(str(error))
+        if failed:
+            raise StudyError("; ".join(failed))
 
 
 def note_path(uuid: str) -> Path:

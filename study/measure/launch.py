@@ -8,14 +8,18 @@ once; the launch's own record lies open in the store until the server is stopped
 
 import hashlib
 import time
+from functools import partial
 from typing import Any, Literal
 
 from study.design.plan import PlannedLaunch
 from study.errors import InputError, ServerError, StudyError
+from study.measure.ahead import first_job
 from study.measure.canary import run_canary
-from study.measure.card_memory import memory_left, wait_until_free
 from study.measure.deaths import KilledError, find_death
 from study.measure.ending import Interrupted
+from study.measure.flags import hear_about_flags, settle_flags
+from study.measure.launch_cards import LaunchCards
+from study.measure.left_out import WHY as LEFT_OUT
 from study.measure.leftovers import LaunchFolder
 from study.measure.load import Client
 from study.measure.redact import redact, redact_log
@@ -24,13 +28,10 @@ from study.measure.server import DOWNGRADE, Server, log_lines, tail_of
 from study.measure.server_spec import ServerSpec, command_of, recorded_environment
 from study.measure.setting import Setting, no_gate
 from study.measure.shared_memory import note_shared_memory
-from study.measure.thermal import measure_idle
 from study.records import ASKED_TO_END, Canary, LaunchRecord, Outcome
 
 CANARY_TIMEOUT_S = 180.0
 CANARY_HASTE_S = 30.0
-CANARY_FRESH_S = 60.0
-"""A canary this young, with nothing run since, serves as the next launch's canary too."""
 COLD_CACHES = {
     "VLLM_CACHE_ROOT": "vLLM: torch.compile, AOT, FlashInfer autotuning, DeepGEMM",
     "TRITON_CACHE_DIR": "Triton kernels",
@@ -59,8 +60,7 @@ class Launch:
         self.cut_short = False
         self.stage = "gate"
         self.measured = 0
-        self.card_before = self._on_card()
-        self.used_before_gib = setting.reader.memory_used_gib() if setting.reader else None
+        self.cards = LaunchCards(setting)
         self.reasons: dict[str, str] = {}
         self.facts: dict[str, Any] = self._first_facts(attempt)
 
@@ -102,11 +102,7 @@ class Launch:
         """Reach the session's condition, on a card that nobody else holds, and measure the machine."""
         setting = self.setting
         with setting.ending:
-            if setting.reader is not None:
-                held = wait_until_free(setting.reader, setting.parameters.cool_deadline_s, time.monotonic, time.sleep)
-                if held is not None:
-                    raise InputError(f"{held}; end that and resume with the same command")
-                self.used_before_gib = setting.reader.memory_used_gib()
+            self.cards.wait_until_free()
             self.facts["gate"] = setting.gate_before_launch()
             self.facts["canary_before"] = self._canary("canary_before")
 
@@ -121,15 +117,17 @@ class Launch:
         try:
             server = Server.start(self._spec(), self.log, setting.root)
             self.facts["command"] = [self._plain(part) for part in command_of(self._spec(), server.port)]
-            if self.planned.runs:
+            if self.planned.runs or setting.flags_to_check:
                 clients.append(self._start_client(server))
             self.stage = "ready"
             with setting.ending:
-                self._watch_start(server)
+                self._watch_start(server, clients)
             self.stage = "serve"
             self._keep_open()
             return self._run_all(server, clients)
         except ServerError as error:
+            with setting.ending:
+                settle_flags(setting, clients)
             raise _explain(error, server) from None
         finally:
             for client in clients:
@@ -163,16 +161,20 @@ class Launch:
 
     def _start_client(self, server: Server) -> Client:
         environment = {**server.client_environment, **self.folder.client_environment}
-        return Client(self.setting.model, self.folder.path / "client.log", self.setting.root, environment)
+        log, setting = self.folder.path / "client.log", self.setting
+        return Client(setting.model, log, setting.root, environment, first_job(setting, self.planned))
 
     def _keep_open(self) -> None:
         """Keep the record so far: whoever comes after a runner that died closes it."""
         self.setting.keep_open(self._record(Outcome(status="interrupted", stage="serve", message="the runner died")))
 
-    def _watch_start(self, server: Server) -> None:
+    def _watch_start(self, server: Server, clients: list[Client]) -> None:
         """Follow the start to the first token, and read what was resolved."""
-        self.facts["healthy_s"] = server.wait_healthy(self.setting.parameters.ready_deadline_s)
-        self.facts["first_token_s"] = server.first_token(self.setting.model)
+        setting = self.setting
+        watch = partial(hear_about_flags, setting, clients)
+        self.facts["healthy_s"] = server.wait_healthy(setting.parameters.ready_deadline_s, watch)
+        self.facts["first_token_s"] = server.first_token(setting.model)
+        settle_flags(setting, clients)
         resolved = server.resolved()
         cache = resolved.get("cache_config", {})
         self.facts |= {"kv_cache_blocks": cache.get("num_gpu_blocks"), "resolved": self._plain(resolved)}
@@ -182,27 +184,19 @@ class Launch:
 
     def _read_idle(self) -> None:
         """Read the card at rest with the server loaded; the first reading sets the gate where no parameter does."""
-        setting = self.setting
-        if setting.reader is None:
+        if not self.setting.readers:
             self.reasons |= dict.fromkeys(("idle_c", "idle_power_w"), "no GPU")
             return
-        settle = setting.target_c is None
-        idle_c, idle_power_w, reasons = measure_idle(setting.reader, time.monotonic, time.sleep, settle=settle)
+        idle_c, idle_power_w, reasons = self.cards.read_idle()
         self.facts |= {"idle_c": idle_c, "idle_power_w": idle_power_w}
         self.reasons |= reasons
-        if settle and idle_c is not None:
-            setting.target_c, setting.target_source = idle_c + 3, "idle with the server loaded + 3, measured"
 
     def _canary(self, name: str, timeout_s: float = CANARY_TIMEOUT_S) -> Canary | None:
-        """Run the canary; one that just ran, with nothing since, serves as the next launch's too."""
-        setting = self.setting
-        last = setting.last_canary
-        if name == "canary_before" and last and time.monotonic() - last.started_s < CANARY_FRESH_S:
-            return last
-        canary, reason = run_canary(
-            setting.parameters.device, setting.machine.gpu_uuid, timeout_s, time.monotonic
-        )
-        setting.last_canary = canary if name == "canary_after" else None
+        """Run the canary on every card, and return the first one's."""
+        if self.setting.left_out is not None:
+            self.reasons[name] = LEFT_OUT
+            return None
+        canary, reason = self.cards.run_canaries(name, timeout_s, run_canary)
         if canary is None:
             self.reasons[name] = reason
         return canary
@@ -216,14 +210,9 @@ class Launch:
             self.reasons["stopped_by"] = "the server ended on its own"
         self.facts["left_over"] = [
             *stopped.left_over,
-            *(f"process {pid} on the GPU" for pid in sorted(self._on_card() - self.card_before)),
-            *memory_left(self.setting.reader, self.used_before_gib, time.monotonic, time.sleep),
+            *self.cards.list_left_over(),
         ]
         redact_log(self.log, self.setting.root, server.secret)
-
-    def _on_card(self) -> set[int]:
-        """Return the processes on the card; their ids may be those of another namespace."""
-        return set((self.setting.reader.process_ids() if self.setting.reader else None) or ())
 
     def _close(self, outcome: Outcome) -> LaunchRecord:
         """Write the record; the canary after the stop is skipped when the session ends at once."""
@@ -259,7 +248,8 @@ class Launch:
         default = f"not reached: the launch ended at stage '{outcome.stage}'" + f" ({outcome.message})"[:200]
         empty = [name for name, value in facts.items() if value is None]
         missing = {name: self.reasons.get(name, default) for name in empty}
-        return LaunchRecord(**facts, outcome=outcome, missing=missing)
+        further = self.cards.describe_further(default)
+        return LaunchRecord(**facts, further_cards=further, outcome=outcome, missing=missing)
 
     def _spec(self) -> ServerSpec:
         setting = self.setting
@@ -276,7 +266,7 @@ class Launch:
             environment=environment,
             private_environment=private,
             cores=setting.server_cores,
-            gpu_uuid=setting.machine.gpu_uuid,
+            gpu_uuid=",".join(setting.machine.uuids) or None,
             port=setting.parameters.port,
         )
 
@@ -289,7 +279,7 @@ class Launch:
         return {
             "study": parameters.study,
             "fingerprint": setting.fingerprint,
-            "comparable": parameters.comparable(),
+            "comparable": setting.comparable,
             "rehearsal": parameters.rehearsal,
             "launch_id": self.id,
             "attempt": attempt,

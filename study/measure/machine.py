@@ -19,6 +19,8 @@ from typing import Any, Literal
 
 import psutil
 
+from study.design.card_facts import FurtherCard
+from study.measure.cards import Readers, list_readers
 from study.measure.gpu import GIB, GpuIdentity, GpuReader
 from study.measure.telemetry import NO_GPU
 from study.records import Machine
@@ -66,10 +68,11 @@ class Places:
         return cls(Path("/proc/cpuinfo"), Path(__file__).resolve().parents[2], folder)
 
 
-def read_machine(device: Literal["cuda", "cpu"], reader: GpuReader | None, places: Places | None = None) -> Machine:
-    """Read the card and its host; what cannot be read is null with its reason."""
+def read_machine(device: Literal["cuda", "cpu"], readers: Readers, places: Places | None = None) -> Machine:
+    """Read the card, or every card of the server, and the host; what cannot be read is null with its reason."""
     places = places or Places.here()
-    facts, missing = describe_gpu(reader.identity() if reader else None)
+    cards = list_readers(readers)
+    facts, missing = describe_gpu(cards[0].identity() if cards else None)
     found: dict[str, tuple[Any, str]] = {
         "cpu_model": read_cpu_model(places.cpuinfo),
         "virtualised": read_virtualised(places.cpuinfo),
@@ -86,6 +89,7 @@ def read_machine(device: Literal["cuda", "cpu"], reader: GpuReader | None, place
         kernel=platform.release(),
         python=platform.python_version(),
         versions=read_versions(),
+        further_cards=[describe_further(reader) for reader in cards[1:]],
         missing=missing,
         **facts,
     )
@@ -97,6 +101,14 @@ def describe_gpu(identity: GpuIdentity | None) -> tuple[dict[str, Any], dict[str
         return dict.fromkeys(GPU_FIELDS), dict.fromkeys(GPU_FIELDS, NO_GPU)
     facts = {name: getattr(identity, source) for name, source in GPU_FIELDS.items()}
     return facts, {name: identity.missing[GPU_FIELDS[name]] for name, value in facts.items() if value is None}
+
+
+def describe_further(reader: GpuReader) -> FurtherCard:
+    """Return what is recorded of a card beside the first."""
+    facts, missing = describe_gpu(reader.identity())
+    kept = [name for name in FurtherCard.model_fields if name in facts]
+    why = {name: missing[name] for name in kept if name in missing}
+    return FurtherCard(**{name: facts[name] for name in kept}, missing=why)
 
 
 def hash_host(name: str) -> str:

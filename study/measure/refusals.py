@@ -6,6 +6,7 @@ key, runs no code that a model brings unless `trust_remote_code: true` stands th
 
 from collections.abc import Mapping, Sequence
 
+from study.design.card_count import count_cards_of_levels
 from study.design.levels import Level
 from study.design.parameters import Parameters
 from study.errors import InputError
@@ -73,8 +74,12 @@ def check_environment(environment: Mapping[str, str], where: str, trusted: bool 
 
 
 def check_asked(parameters: Parameters, levels: Sequence[Level]) -> None:
-    """Refuse, before a server starts, what in parameters and levels would open it or leak a secret into a record."""
+    """Refuse, before a server starts, what in parameters and levels would open it or leak a secret into a record.
+
+    Levels that ask for different numbers of cards are refused too (`count_cards_of_levels`).
+    """
     trusted = parameters.trust_remote_code
+    count_cards_of_levels(parameters.server_flags, levels)
     check_flags(parameters.server_flags, "server_flags", trusted)
     for name in ("model", "pool"):
         if holds_secret(getattr(parameters, name)):

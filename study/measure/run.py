@@ -15,15 +15,17 @@ from study.design.levels import Level
 from study.design.plan import PlannedRun
 from study.design.pool import GENERATED_PROMPTS, WARM_UP_SEED_OFFSET, Prompt
 from study.errors import InputError, LoadError, ServerError
-from study.measure.clock_lock import ClockLock
+from study.measure.clock_lock import ClockLocks
 from study.measure.deaths import ClientKilledError, KilledError, find_death
 from study.measure.ending import Interrupted
-from study.measure.load import Client, Target, make_pool, run_load, run_wave, warm_up
+from study.measure.foreign_processes import find_all_foreign
+from study.measure.left_out import WHY as LEFT_OUT
+from study.measure.load import Client, Target, WarmUp, make_pool, run_load, run_wave, warm_up
 from study.measure.redact import redact
 from study.measure.server import JIT_LINE, Server, log_lines, tail_of
 from study.measure.setting import Setting, no_gate
 from study.measure.telemetry import Sampler
-from study.measure.thermal import as_found, read_lock_back, soak
+from study.measure.thermal_load import read_lock_back, soak
 from study.records import ASKED_TO_END, Gate, Outcome, RunRecord, ServerView
 
 END_MARGIN_S = 5.0
@@ -53,6 +55,7 @@ class Run:
         self.target = Target(site.server.url, self.setting.model, self.setting.parameters, site.folder)
         self.gate = no_gate("the run ended before its gate")
         self.facts: dict[str, Any] = {"load": None, "telemetry": None, "server": None}
+        self.reasons: dict[str, str] = {}
 
     def perform(self) -> Literal["done", "cut", "again"]:
         """Make the run and write its record.
@@ -99,23 +102,39 @@ class Run:
     def _measure(self) -> bool:
         setting, planned = self.setting, self.planned
         size = max(GENERATED_PROMPTS, planned.users)
-        pool, waves = self._pool(planned.seed, size), 2 if self.position == 0 else 1
-        own = self._pool(planned.seed + WARM_UP_SEED_OFFSET, size)
-        self.gate = self._reach_condition(own)
-        factor = self.site.level.run_length_factor
-        warm = warm_up(self.site.client, self.target, planned.users, own, (waves, factor))
-        if warm.run_s + END_MARGIN_S > setting.time_left_s():
+        pool = self._pool(planned.seed, size)
+        warm = self._warm_up(size)
+        if warm.run_s is not None and warm.run_s + END_MARGIN_S > setting.time_left_s():
             return False
         before = self.site.server.metrics()
         log_size = self.site.server.log.stat().st_size
-        sampler = Sampler(setting.reader)
-        sampler.start()
+        sampler = self._start_sampler()
         try:
             self.facts["load"] = run_load(self.site.client, self.target, planned.users, pool, warm)
         finally:
-            self.facts["telemetry"] = sampler.stop()
+            self.facts["telemetry"] = sampler.stop() if sampler else None
             self.facts["server"] = self._view(before, log_size)
         return True
+
+    def _warm_up(self, size: int) -> WarmUp:
+        """Reach the session's condition, end the pause that this is, and size the run."""
+        left_out, planned = self.setting.left_out, self.planned
+        if left_out is not None and left_out.waves is not None:
+            self.gate = self._reach_condition([])
+            return WarmUp((), 0.0, left_out.waves[planned.users])
+        own = self._pool(planned.seed + WARM_UP_SEED_OFFSET, size)
+        self.gate = self._reach_condition(own)
+        plan = (2 if self.position == 0 else 1, self.site.level.run_length_factor)
+        return warm_up(self.site.client, self.target, planned.users, own, plan)
+
+    def _start_sampler(self) -> Sampler | None:
+        left_out = self.setting.left_out
+        if left_out is not None and self.planned.seed in left_out.unsampled_seeds:
+            self.reasons["telemetry"] = LEFT_OUT
+            return None
+        sampler = Sampler(self.setting.readers)
+        sampler.start()
+        return sampler
 
     def _pool(self, seed: int, size: int) -> list[Prompt]:
         """Return the seed's prompts, made once a session."""
@@ -128,24 +147,23 @@ class Run:
         """Wait until the card is as the session kind asks."""
         setting = self.setting
         parameters = setting.parameters
-        if setting.reader is None or parameters.session == "cooled":
+        if not setting.readers or parameters.session == "cooled":
             return setting.reach_gate()
         if parameters.throttle == "as_found":
-            return as_found(setting.reader)
+            return setting.take_as_found()
 
         def keep_busy() -> object:
             return run_wave(self.site.client, self.target, self.planned.users, prompts)
 
         if setting.clock_lock is not None:
             return self._read_lock_back(setting.clock_lock, keep_busy)
-        return soak(setting.reader, keep_busy, parameters.cool_deadline_s, parameters.throttled_below_share)
+        return soak(setting.readers, keep_busy, parameters.cool_deadline_s, parameters.throttled_below_share)
 
-    def _read_lock_back(self, lock: ClockLock, keep_busy: Callable[[], object]) -> Gate:
+    def _read_lock_back(self, lock: ClockLocks, keep_busy: Callable[[], object]) -> Gate:
         """Read back under load whether the clock is where it was locked."""
         if not lock.held():
             raise InputError("the process that holds the clock lock is gone; the clock is set free; resume")
-        assert self.setting.reader is not None  # noqa: S101 (a lock needs a card)
-        return read_lock_back(self.setting.reader, keep_busy, lock.mhz)
+        return read_lock_back(self.setting.readers, keep_busy, lock.mhz)
 
     def _view(self, before: dict[str, float], log_size: int) -> ServerView:
         """Compare what the server and the card said before and after the load."""
@@ -156,24 +174,11 @@ class Run:
         }
         missing = {name: "the server's metrics do not have it" for name in names if facts[name] is None}
         facts["jit_lines"] = sum(JIT_LINE in line for line in log_lines(self.site.server.log, log_size))
-        foreign, reason = self._foreign_processes()
+        foreign, reason, cards = find_all_foreign(self.setting.readers, self.site.server.pids())
         facts["foreign_gpu_processes"] = foreign
         if foreign is None:
             missing["foreign_gpu_processes"] = reason
-        return ServerView(**facts, same_server=self.site.server.alive(), missing=missing)
-
-    def _foreign_processes(self) -> tuple[list[int] | None, str]:
-        """Return processes on the card that are not the server's, or None and why that cannot be told."""
-        reader = self.setting.reader
-        if reader is None:
-            return None, "no GPU"
-        listed = reader.process_ids()
-        if listed is None:
-            return None, "NVML lists no processes"
-        own = self.site.server.pids()
-        if listed and not own & set(listed):
-            return None, "NVML lists processes by ids of another namespace"
-        return sorted(set(listed) - own), ""
+        return ServerView(**facts, same_server=self.site.server.alive(), cards=cards, missing=missing)
 
     def _write(self, outcome: Outcome, started_unix_s: float) -> None:
         setting, planned = self.setting, self.planned
@@ -195,7 +200,7 @@ class Run:
             started_unix_s=started_unix_s,
             gate=self.gate,
             outcome=outcome,
-            missing=dict.fromkeys(empty, f"the run ended before it: {outcome.message}"),
+            missing={name: self.reasons.get(name, f"the run ended before it: {outcome.message}") for name in empty},
             **self.facts,
         )
         setting.write(record)

@@ -1,4 +1,4 @@
-"""Samples of the card and the host beside one load.
+"""Samples of the card, or of every card of the server, and of the host beside one load.
 
 A run, in time:
 
@@ -13,15 +13,18 @@ A run, in time:
 
 Samples are due at `start + k * period` on the monotonic clock, so that they do not drift; one that is missed (the host
 was busy, the driver slow) is left out and never caught up. The first sample is taken at once and the last at the stop,
-so that the energy counter covers the whole window.
+so that the energy counter covers the whole window. Several cards are read one after the other, under one time stamp.
 """
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
+from study.design.card_facts import CardColumns
+from study.measure.cards import Readers, list_readers
 from study.measure.gpu import GpuReader, GpuSample
 from study.records import Telemetry
 
@@ -31,6 +34,11 @@ STOP_PATIENCE_S = 5.0
 CPU_CLOCKS_READ = 4
 """Cores whose clock is read a sample, spread over the machine: reading all of a large one takes milliseconds."""
 NO_GPU = "no GPU"
+HANGS = "the sampler hangs in the driver"
+GPU_NAMES = tuple(each.name for each in fields(GpuSample))
+
+Counters = list[dict[str, int] | None]
+"""Throttle counters of each card, ns; None where one keeps none."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +111,7 @@ class Sampler:
 
     def __init__(
         self,
-        reader: GpuReader | None,
+        reader: Readers,
         host: HostReader | None = None,
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[float], bool] | None = None,
@@ -112,22 +120,22 @@ class Sampler:
         """Prepare; nothing is read yet.
 
         Args:
-            reader: of the card; None on a machine without one.
+            reader: of the card, or of each card of the server; None on a machine without one.
             host: of the host; by default this one.
             clock: monotonic, s.
             wait: waits at most so many s and returns whether to stop; by default until `stop` is called.
             period_s: between samples, s.
 
         """
-        self._reader = reader
+        self._readers = list_readers(reader)
         self._host = host or HostReader()
         self._clock = clock
         self._stopped = threading.Event()
         self._wait = wait or self._stopped.wait
         self._period_s = period_s
         self._thread = threading.Thread(target=self._sample_until_stopped, name="telemetry", daemon=True)
-        self._before_ns: dict[str, int] | None = None
-        self._rows: list[tuple[float, GpuSample | None, HostSample]] = []
+        self._before_ns: Counters = []
+        self._rows: list[tuple[float, list[GpuSample], HostSample]] = []
 
     def start(self) -> None:
         """Read the throttle counters and begin to sample."""
@@ -140,7 +148,7 @@ class Sampler:
         self._thread.join(STOP_PATIENCE_S)
         # A driver that hangs one thread would hang this one too.
         hangs = self._thread.is_alive()
-        return self._record(list(self._rows), None if hangs else self._read_counters())
+        return self._record(list(self._rows), [None] * len(self._readers) if hangs else self._read_counters())
 
     def _sample_until_stopped(self) -> None:
         start_s = self._clock()
@@ -155,47 +163,64 @@ class Sampler:
 
     def _sample(self) -> None:
         t_s = self._clock()
-        card = self._reader.read() if self._reader else None
-        self._rows.append((t_s, card, self._host.read()))
+        cards = [reader.read() for reader in self._readers]
+        self._rows.append((t_s, cards, self._host.read()))
 
-    def _read_counters(self) -> dict[str, int] | None:
-        return self._reader.throttle_counters_ns() if self._reader else None
+    def _read_counters(self) -> Counters:
+        return [reader.throttle_counters_ns() for reader in self._readers]
 
-    def _record(
-        self, rows: list[tuple[float, GpuSample | None, HostSample]], after_ns: dict[str, int] | None
-    ) -> Telemetry:
+    def _record(self, rows: Sequence[tuple[float, list[GpuSample], HostSample]], after_ns: Counters) -> Telemetry:
         """Turn samples into columns; a column without any value becomes null, with its reason."""
-        gpu_names = [each.name for each in fields(GpuSample)]
-        host_names = [each.name for each in fields(HostSample)]
-        columns = {name: [getattr(card, name, None) for _, card, _ in rows] for name in gpu_names}
-        columns |= {name: [getattr(host, name) for _, _, host in rows] for name in host_names}
-        errors = self._reader.field_errors if self._reader else {}
-        missing = {name: self._explain(name) for name, column in columns.items() if not _has_value(column)}
-        counters = {"throttle_before_ns": self._before_ns, "throttle_after_ns": after_ns}
-        why = errors.get("throttle_counters_ns", "the sampler hangs in the driver") if self._reader else NO_GPU
-        missing |= {name: why for name, values in counters.items() if values is None}
-        fallbacks = self._reader.fallbacks if self._reader else set()
-        holes = {name for name in gpu_names if None in columns[name]} | fallbacks
-        values = {name: None if name in missing else column for name, column in columns.items()}
+        cards = [
+            _card_columns(reader, [samples[place] for _, samples, _ in rows], self._before_ns[place], after_ns[place])
+            for place, reader in enumerate(self._readers)
+        ]
+        first = cards[0] if cards else _no_card()
+        host = {each.name: [getattr(host, each.name) for _, _, host in rows] for each in fields(HostSample)}
+        missing = {name: self._host.explain(name) for name, column in host.items() if not _has_value(column)}
         return Telemetry.model_validate(
             {
+                **first,
                 "period_s": self._period_s,
                 "t_s": [t_s for t_s, _, _ in rows],
-                "missing": missing,
-                "field_errors": {name: errors[name] for name in gpu_names if name in holes and name in errors},
-                **values,
-                **counters,
+                **{name: None if name in missing else column for name, column in host.items()},
+                "missing": {**first["missing"], **missing},
+                "further_cards": [
+                    CardColumns(gpu_uuid=reader.uuid, **columns)
+                    for reader, columns in zip(self._readers[1:], cards[1:], strict=True)
+                ],
             }
         )
 
-    def _explain(self, name: str) -> str:
-        """Return why a column has no value."""
-        if name in HostSample.__dataclass_fields__:
-            return self._host.explain(name)
-        if self._reader is None:
-            return NO_GPU
-        return self._reader.field_errors.get(name, "no sample was taken")
+
+def _card_columns(
+    reader: GpuReader,
+    samples: Sequence[GpuSample],
+    before_ns: dict[str, int] | None,
+    after_ns: dict[str, int] | None,
+) -> dict[str, Any]:
+    """Return one card's columns and counters, with the reasons for those that are null."""
+    errors = reader.field_errors
+    columns = {name: [getattr(sample, name) for sample in samples] for name in GPU_NAMES}
+    missing = {
+        name: errors.get(name, "no sample was taken") for name, column in columns.items() if not _has_value(column)
+    }
+    counters = {"throttle_before_ns": before_ns, "throttle_after_ns": after_ns}
+    why = errors.get("throttle_counters_ns", HANGS)
+    holes = {name for name in GPU_NAMES if None in columns[name]} | reader.fallbacks
+    return {
+        **{name: None if name in missing else column for name, column in columns.items()},
+        **counters,
+        "missing": missing | {name: why for name, values in counters.items() if values is None},
+        "field_errors": {name: errors[name] for name in GPU_NAMES if name in holes and name in errors},
+    }
 
 
-def _has_value(column: list[float | None]) -> bool:
+def _no_card() -> dict[str, Any]:
+    """Return the columns of a machine without a card."""
+    names = (*GPU_NAMES, "throttle_before_ns", "throttle_after_ns")
+    return {**dict.fromkeys(names), "missing": dict.fromkeys(names, NO_GPU)}
+
+
+def _has_value(column: Sequence[float | None]) -> bool:
     return any(value is not None for value in column)

@@ -1,4 +1,4 @@
-"""Thermal conditions of a card, each with its evidence: cooled, soaked, as found, at rest.
+"""Thermal conditions of a card, each with its evidence: cooled, as found, at rest; under load see `thermal_load`.
 
 Nothing here sets anything on the card. Every wait has a deadline, and a card that tells no temperature gives a gate
 that is `unavailable`, not one that passed.
@@ -6,14 +6,13 @@ that is `unavailable`, not one that passed.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import mean, median
 from typing import Literal, NamedTuple
 
-from study.design.clock_events import BusyWindow, ThrottleRule, judge_throttled
+from study.design.card_facts import CardGate
 from study.measure.gpu import GpuReader, GpuSample
-from study.measure.telemetry import NO_GPU, Sampler
-from study.records import Gate, Telemetry
+from study.measure.telemetry import NO_GPU
+from study.records import Gate
 
 POLL_S = 0.5
 SILENT_READINGS = 5
@@ -23,11 +22,6 @@ SETTLED_WITHIN_C = 1.0
 SETTLE_DEADLINE_S = 60.0
 REST_S = 5.0
 """Length of the power reading at rest; NVML averages power over 1 s, and the energy counter moves in steps."""
-BLIND_SLICES = 3
-"""Slices of load in a row without evidence for or against throttling after which a soak gives up."""
-LOCK_SLICES = 3
-LOCK_WITHIN_SHARE = 0.05
-"""A busy clock this near to the locked one has obeyed: NVML takes the nearest step that the card has."""
 
 Clock = Callable[[], float]
 Sleep = Callable[[float], object]
@@ -41,14 +35,6 @@ class IdleReading(NamedTuple):
     idle_c: float | None
     idle_power_w: float | None
     missing: dict[str, str]
-
-
-@dataclass(frozen=True)
-class Watch:
-    """What a soak is watched with: a clock, and a fresh sampler for each slice of load."""
-
-    clock: Clock
-    make_sampler: Callable[[], Sampler]
 
 
 def wait_until_cool(reader: GpuReader | None, target_c: float, deadline_s: float, clock: Clock, sleep: Sleep) -> Gate:
@@ -75,7 +61,7 @@ def wait_until_cool(reader: GpuReader | None, target_c: float, deadline_s: float
             sleep(min(POLL_S, deadline_s - waited_s))
             continue
         facts = {"target_c": target_c, "temperature_c": temperature_c}
-        return _make_gate("cooled", status, waited_s, facts, _why_no_temperature(reader))
+        return make_gate("cooled", status, waited_s, facts, why_no_temperature(reader))
 
 
 def as_found(reader: GpuReader | None, clock: Clock = time.monotonic) -> Gate:
@@ -84,7 +70,7 @@ def as_found(reader: GpuReader | None, clock: Clock = time.monotonic) -> Gate:
     temperature_c = reader.read().temperature_c if reader else None
     status: Status = "unavailable" if temperature_c is None else "reached"
     facts = {"temperature_c": temperature_c}
-    return _make_gate("as_found", status, clock() - start_s, facts, _why_no_temperature(reader))
+    return make_gate("as_found", status, clock() - start_s, facts, why_no_temperature(reader))
 
 
 def measure_idle(reader: GpuReader | None, clock: Clock, sleep: Sleep, settle: bool = True) -> IdleReading:
@@ -101,123 +87,35 @@ def measure_idle(reader: GpuReader | None, clock: Clock, sleep: Sleep, settle: b
     """
     if reader is None:
         return IdleReading(None, None, dict.fromkeys(("idle_c", "idle_power_w"), NO_GPU))
-    if settle:
+    return measure_all_idle((reader,), clock, sleep, settle)[0]
+
+
+def measure_all_idle(
+    readers: Sequence[GpuReader], clock: Clock, sleep: Sleep, settle: bool = True
+) -> list[IdleReading]:
+    """Do what `measure_idle` does for several cards: they settle together and are read over the same seconds."""
+    for reader in readers if settle else ():
         _wait_until_settled(reader, clock, sleep)
-    rest = _read_for(reader, REST_S, clock, sleep)
+    rest = _read_for(readers, REST_S, clock, sleep)
+    return [_read_idle(reader, seen) for reader, seen in zip(readers, rest, strict=True)]
+
+
+def _read_idle(reader: GpuReader, rest: list[tuple[float, GpuSample]]) -> IdleReading:
     read_c = [sample.temperature_c for _, sample in rest if sample.temperature_c is not None]
     idle_c, idle_power_w = median(read_c) if read_c else None, _power_at_rest_w(rest)
-    reasons = {"idle_c": _why_no_temperature(reader), "idle_power_w": reader.field_errors.get("power_w", "no reading")}
+    reasons = {"idle_c": why_no_temperature(reader), "idle_power_w": reader.field_errors.get("power_w", "no reading")}
     values = {"idle_c": idle_c, "idle_power_w": idle_power_w}
     return IdleReading(idle_c, idle_power_w, {name: reasons[name] for name, value in values.items() if value is None})
 
 
-def is_throttled(
-    samples: Sequence[GpuSample] | Telemetry, max_sm_clock_mhz: float | None, below_share: float
-) -> tuple[bool | None, str]:
-    """Say whether the card was throttled in samples taken while it was busy, and on what evidence.
-
-    See `judge_throttled`; a telemetry record brings its throttle counters too.
-    """
-    if isinstance(samples, Telemetry):
-        window = BusyWindow(
-            event_reasons=samples.event_reasons or [],
-            sm_clock_mhz=samples.sm_clock_mhz or [],
-            counters_before_ns=samples.throttle_before_ns,
-            counters_after_ns=samples.throttle_after_ns,
-        )
-    else:
-        window = BusyWindow([one.event_reasons for one in samples], [one.sm_clock_mhz for one in samples])
-    return judge_throttled(window, ThrottleRule(max_sm_clock_mhz, below_share))
+def make_card_gate(uuid: str, status: Status, facts: Mapping[str, float | None], why: str) -> CardGate:
+    """Return how a gate ended for one card of several; `why` explains what is null and should be there."""
+    values = {name: facts.get(name) for name in ("target_c", "temperature_c", "sm_clock_mhz")}
+    missing = {name: why if name in facts else "not part of this gate" for name, one in values.items() if one is None}
+    return CardGate.model_validate({"gpu_uuid": uuid, "status": status, "missing": missing, **values})
 
 
-def soak(
-    reader: GpuReader | None,
-    step: Callable[[], object],
-    deadline_s: float,
-    below_share: float = 0.35,
-    watch: Watch | None = None,
-) -> Gate:
-    """Keep the card under load until it is throttled, for at most `deadline_s`.
-
-    Args:
-        reader: of the card.
-        step: runs one slice of load, best some seconds long, and returns when it is over; its errors pass through.
-        deadline_s: no further slice begins after it, s.
-        below_share: of the highest SM clock; see `ThrottleRule`.
-        watch: by default this machine's clock and sampler. Samples are taken while a slice runs, and only then: a
-            card at rest drops its reasons at once.
-
-    Returns:
-        Gate: `reached` or `timed_out`, with temperature and median busy SM clock of the last slice; `unavailable`
-        where the card gives no evidence for or against.
-
-    """
-    if reader is None:
-        return _make_gate("soak", "unavailable", 0.0, {}, NO_GPU)
-    watch = watch or Watch(time.monotonic, lambda: Sampler(reader))
-    start_s, max_mhz, blind = watch.clock(), reader.identity().max_sm_clock_mhz, 0
-    while True:
-        telemetry = _watch_slice(step, watch.make_sampler())
-        throttled, evidence = is_throttled(telemetry, max_mhz, below_share)
-        waited_s = watch.clock() - start_s
-        blind = blind + 1 if throttled is None else 0
-        if throttled:
-            status: Status = "reached"
-        elif blind >= BLIND_SLICES:
-            status = "unavailable"
-        elif waited_s >= deadline_s:
-            status = "timed_out"
-        else:
-            continue
-        facts = {
-            "target_source": f"thermal, power-brake or HW-slowdown reason, or SM clock below {below_share:.0%}",
-            "temperature_c": _last(telemetry.temperature_c),
-            "sm_clock_mhz": _middle(telemetry.sm_clock_mhz),
-        }
-        return _make_gate("soak", status, waited_s, facts, evidence)
-
-
-def read_lock_back(
-    reader: GpuReader, step: Callable[[], object], mhz: float, watch: Watch | None = None
-) -> Gate:
-    """Read back under load whether the SM clock is where it was locked; see `soak` for `step` and `watch`.
-
-    Returns:
-        Gate: `reached`; `timed_out` where the busy clock is elsewhere after three slices of load; `unavailable` where
-        the card tells no clock. It is no evidence of throttling: that is judged from the run's own samples.
-
-    """
-    watch = watch or Watch(time.monotonic, lambda: Sampler(reader))
-    start_s, clock_mhz = watch.clock(), None
-    status: Status = "unavailable"
-    telemetry = None
-    for _ in range(LOCK_SLICES):
-        telemetry = _watch_slice(step, watch.make_sampler())
-        clock_mhz = _middle(telemetry.sm_clock_mhz)
-        if clock_mhz is None:
-            continue
-        status = "reached" if abs(clock_mhz - mhz) <= LOCK_WITHIN_SHARE * mhz else "timed_out"
-        if status == "reached":
-            break
-    facts = {
-        "target_source": f"SM clock locked at {mhz:.0f} MHz",
-        "temperature_c": _last(telemetry.temperature_c) if telemetry else None,
-        "sm_clock_mhz": clock_mhz,
-    }
-    return _make_gate("clock_lock", status, watch.clock() - start_s, facts, "not read under load")
-
-
-def _watch_slice(step: Callable[[], object], sampler: Sampler) -> Telemetry:
-    """Run one slice of load beside a sampler, which is stopped whatever happens."""
-    sampler.start()
-    try:
-        step()
-    finally:
-        telemetry = sampler.stop()
-    return telemetry
-
-
-def _make_gate(kind: Kind, status: Status, waited_s: float, facts: Mapping[str, float | str | None], why: str) -> Gate:
+def make_gate(kind: Kind, status: Status, waited_s: float, facts: Mapping[str, float | str | None], why: str) -> Gate:
     """Return a gate; `why` explains a temperature or clock that should be there and is not."""
     names = ("target_c", "target_source", "temperature_c", "sm_clock_mhz")
     values = {name: facts.get(name) for name in names}
@@ -231,7 +129,8 @@ def _make_gate(kind: Kind, status: Status, waited_s: float, facts: Mapping[str, 
     return Gate.model_validate({"kind": kind, "status": status, "waited_s": waited_s, "missing": missing, **values})
 
 
-def _why_no_temperature(reader: GpuReader | None) -> str:
+def why_no_temperature(reader: GpuReader | None) -> str:
+    """Return why a card's temperature is null."""
     return reader.field_errors.get("temperature_c", "no reading") if reader else NO_GPU
 
 
@@ -251,13 +150,16 @@ def _wait_until_settled(reader: GpuReader, clock: Clock, sleep: Sleep) -> None:
         sleep(POLL_S)
 
 
-def _read_for(reader: GpuReader, length_s: float, clock: Clock, sleep: Sleep) -> list[tuple[float, GpuSample]]:
-    """Read the card over `length_s`, both ends included; returns times (s) and samples."""
+def _read_for(
+    readers: Sequence[GpuReader], length_s: float, clock: Clock, sleep: Sleep
+) -> list[list[tuple[float, GpuSample]]]:
+    """Read the cards over `length_s`, both ends included; returns times (s) and samples of each."""
     start_s = clock()
-    seen = [(start_s, reader.read())]
+    seen = [[(clock(), reader.read())] for reader in readers]
     while clock() - start_s < length_s:
         sleep(POLL_S)
-        seen.append((clock(), reader.read()))
+        for rows, reader in zip(seen, readers, strict=True):
+            rows.append((clock(), reader.read()))
     return seen
 
 
@@ -270,12 +172,3 @@ def _power_at_rest_w(rest: list[tuple[float, GpuSample]]) -> float | None:
             return (last_j - first_j) / (last_s - first_s)
     read_w = [sample.power_w for _, sample in rest if sample.power_w is not None]
     return mean(read_w) if read_w else None
-
-
-def _last(column: Sequence[float | None] | None) -> float | None:
-    return next((value for value in reversed(column or []) if value is not None), None)
-
-
-def _middle(column: Sequence[float | None] | None) -> float | None:
-    read = [value for value in column or [] if value is not None]
-    return median(read) if read else None
