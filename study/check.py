@@ -8,8 +8,10 @@ from study.design.parameters import Parameters, fingerprint, make_parameters
 from study.design.plain_files import is_file, shown
 from study.design.plan import make_plan
 from study.errors import InputError
-from study.records import LaunchRecord, RunRecord, SessionRecord, identity_of, number_of
-from study.store import Store, StudyRecords, sha256
+from study.reading import HEADS, StudyOf
+from study.record_files import RunHead
+from study.records import LaunchRecord, SessionRecord, number_of
+from study.store import Store, sha256
 
 MOST_RUNS = 1_000_000
 
@@ -26,13 +28,13 @@ class _Asked:
 def check_study(store: Store) -> list[str]:
     """Return one line for every problem: schema, place, mixing, fingerprints, log hashes, completeness.
 
-    Every file is read once.
+    Every file is read once, and of a run no more is kept than what it was.
 
     Raises:
         InputError: there is no such raw folder.
 
     """
-    reading = store.read_all()
+    reading = store.read_runs(lambda _: HEADS)
     return [
         *reading.problems,
         *_check_logs(store, reading.records),
@@ -42,7 +44,7 @@ def check_study(store: Store) -> list[str]:
     ]
 
 
-def _check_logs(store: Store, records: StudyRecords) -> Iterator[str]:
+def _check_logs(store: Store, records: StudyOf[RunHead]) -> Iterator[str]:
     for launch in records.launches:
         name, path = f"launch-{launch.launch_id}.json", store.log_path(launch.launch_id)
         if launch.log_sha256 is None:
@@ -66,7 +68,7 @@ def _check_strangers(store: Store) -> Iterator[str]:
             yield f"{shown(path.name)}: a log without a record"
 
 
-def _check_left_open(store: Store, records: StudyRecords) -> Iterator[str]:
+def _check_left_open(store: Store, records: StudyOf[RunHead]) -> Iterator[str]:
     closed = {launch.launch_id for launch in records.launches}
     for path in store.open_files():
         if path.stem.removeprefix("open-") in closed:
@@ -75,7 +77,7 @@ def _check_left_open(store: Store, records: StudyRecords) -> Iterator[str]:
             yield f"{shown(path.name)}: a launch was left open; running the session again closes it"
 
 
-def _check_completeness(store: Store, records: StudyRecords) -> Iterator[str]:
+def _check_completeness(store: Store, records: StudyOf[RunHead]) -> Iterator[str]:
     """Tell what must have been there once.
 
     A file that cannot be read is there: it has its own line, and what hangs on its content is not judged.
@@ -91,9 +93,9 @@ def _check_completeness(store: Store, records: StudyRecords) -> Iterator[str]:
         yield from _check_sessions(store, records)
 
 
-def _check_numbers(store: Store, records: StudyRecords) -> Iterator[str]:
+def _check_numbers(store: Store, records: StudyOf[RunHead]) -> Iterator[str]:
     """Tell which attempts and sessions are not there: both count up, attempts over every file of a launch or run."""
-    items: list[LaunchRecord | RunRecord] = [*records.launches, *records.runs]
+    items: list[LaunchRecord | RunHead] = [*records.launches, *records.runs]
     for item in items:
         before = f"{_key(item)}-a{item.attempt - 1}"
         names = (f"{item.kind}-{before}.json", f"launch-{before}.log", f"open-{before}.json")
@@ -105,7 +107,7 @@ def _check_numbers(store: Store, records: StudyRecords) -> Iterator[str]:
             yield f"session-{number}.json is not there: what was asked for is not known"
 
 
-def _check_positions(records: StudyRecords) -> Iterator[str]:
+def _check_positions(records: StudyOf[RunHead]) -> Iterator[str]:
     """Tell where the runs of a launch do not have the positions 0, 1, 2, ..., each once."""
     places: dict[str, list[int]] = {}
     for run in records.runs:
@@ -117,7 +119,7 @@ def _check_positions(records: StudyRecords) -> Iterator[str]:
                 yield f"launch '{shown(launch_id)}': its run at position {place} {what}"
 
 
-def _check_sessions(store: Store, records: StudyRecords) -> Iterator[str]:
+def _check_sessions(store: Store, records: StudyOf[RunHead]) -> Iterator[str]:
     """Hold launches and runs against what the sessions asked for."""
     asked: list[_Asked] = []
     for session in records.sessions:
@@ -154,7 +156,7 @@ def _check_runs_of(launch: LaunchRecord, asked: list[_Asked], done: set[str]) ->
         yield f"launch-{launch.launch_id}.json: its run '{min(lacking, key=len)[0]}' is not there"
 
 
-def _read_asked(session: SessionRecord, records: StudyRecords) -> _Asked:
+def _read_asked(session: SessionRecord, records: StudyOf[RunHead]) -> _Asked:
     """Return what a session asked for.
 
     Raises:
@@ -181,6 +183,6 @@ def _read_asked(session: SessionRecord, records: StudyRecords) -> _Asked:
     return _Asked(parameters, levels, {one.key: frozenset(run.key for run in one.runs) for one in plan.measured})
 
 
-def _key(item: LaunchRecord | RunRecord) -> str:
+def _key(item: LaunchRecord | RunHead) -> str:
     """Return a record's id without its attempt."""
-    return identity_of(item).rpartition("-a")[0]
+    return (item.launch_id if isinstance(item, LaunchRecord) else item.run_id).rpartition("-a")[0]

@@ -12,59 +12,23 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
-from study.design.parameters import fingerprint, is_name
-from study.design.plain_files import decode_utf8, explain_fields, parse_json, read_bytes, shown
+from study.agreement import find_difference
+from study.design.parameters import is_name
+from study.design.plain_files import shown
 from study.design.whole_files import PRIVATE, READABLE, make_folder, open_private, write_whole
 from study.errors import InputError, RecordError
-from study.records import (
-    SCHEMA_VERSION,
-    LaunchRecord,
-    Record,
-    RunRecord,
-    SessionRecord,
-    find_contradictions,
-    identity_of,
-    number_of,
-)
-
-_TYPES = (("launch", LaunchRecord), ("run", RunRecord), ("session", SessionRecord), ("open", LaunchRecord))
-_READERS: dict[str, TypeAdapter[Any]] = {kind: TypeAdapter(record) for kind, record in _TYPES}
+from study.reading import WHOLE, R, ReadingOf, RunReader, StudyOf, read_folder
+from study.reading import StudyRecords as StudyRecords
+from study.record_files import READERS, open_record
+from study.records import SCHEMA_VERSION, LaunchRecord, Record, RunRecord, identity_of
 
 _PART = re.compile(r"\..+\.(?:json|log)\.\d+$")
 """Name of a file that is not whole yet."""
-MOST_RECORD_BYTES = 64 * 2**20
-"""A record with 40,000 requests has about 5 MB; a larger file than this is none of ours."""
-
-
-@dataclass(frozen=True)
-class StudyRecords:
-    """All records of one raw folder, in the order of their ids; `files` maps file name to SHA-256."""
-
-    study: str
-    launches: tuple[LaunchRecord, ...]
-    runs: tuple[RunRecord, ...]
-    files: dict[str, str]
-    sessions: tuple[SessionRecord, ...] = ()
-
-    def launch_of(self, run: RunRecord) -> LaunchRecord | None:
-        """Return the launch that served `run`, or None where its record is not there."""
-        return next((launch for launch in self.launches if launch.launch_id == run.launch_id), None)
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What a raw folder holds, as far as it could be read, and one line for each thing that is wrong with it."""
-
-    records: StudyRecords
-    problems: tuple[str, ...]
 
 
 def write_once(path: Path, text: str) -> None:
@@ -161,7 +125,7 @@ class Store:
 
     def read_open(self) -> list[LaunchRecord]:
         """Return launches that a runner left open."""
-        records = [_read_record(path, "open")[0] for path in self.open_files()]
+        records = [open_record(path).parse() for path in self.open_files()]
         return [record for record in records if isinstance(record, LaunchRecord)]
 
     def record_files(self, kind: str) -> list[Path]:
@@ -186,15 +150,25 @@ class Store:
                 is not comparable with the rest. The line names the first; `read_all` has them all.
 
         """
-        reading = self.read_all()
-        if reading.problems:
-            more = len(reading.problems) - 1
-            rest = f" ({more} more; `study check {self.study}` lists them)" if more else ""
-            raise RecordError(reading.problems[0] + rest)
-        return reading.records
+        return self.read_all().accept()
 
-    def read_all(self) -> "Reading":
-        """Read every file once; what is wrong with one hides no other.
+    def read_all(self) -> ReadingOf[RunRecord]:
+        """Read every file once, and keep all of it; what is wrong with one hides no other.
+
+        Raises:
+            InputError: there is no such folder.
+
+        """
+        reading = self.read_runs(lambda _: WHOLE)
+        found = reading.records
+        runs = tuple(run for run, _ in found.runs)
+        return ReadingOf(StudyOf(found.study, found.launches, runs, found.files, found.sessions), reading.problems)
+
+    def read_runs(self, choose: Callable[[StudyOf[Any]], RunReader[R]]) -> ReadingOf[R]:
+        """Read every file once, the runs last and one at a time; what is wrong with one hides no other.
+
+        Args:
+            choose: is given the study without its runs, and says what is kept of each run.
 
         Raises:
             InputError: there is no such folder.
@@ -202,28 +176,7 @@ class Store:
         """
         if not self.raw.is_dir():
             raise InputError(f"no raw folder '{self.raw}'; run the session first, or name another study")
-        problems: list[str] = []
-        records: dict[str, list[Any]] = {kind: [] for kind in _READERS}
-        files: dict[str, dict[str, str]] = {kind: {} for kind in _READERS}
-        for path in self._files("*.json"):
-            kind = path.name.split("-")[0]
-            try:
-                record, digest = _read_record(path, kind)
-                _check_place(path, kind, record, self.study)
-            except RecordError as error:
-                problems.append(str(error))
-                continue
-            problems += [f"'{shown(path)}': {fault}" for fault in find_contradictions(record)]
-            records[kind].append(record)
-            files[kind][path.name] = digest
-        found = StudyRecords(
-            study=self.study,
-            launches=tuple(records["launch"]),
-            runs=tuple(records["run"]),
-            files=files["launch"] | files["run"] | files["session"],
-            sessions=tuple(sorted(records["session"], key=number_of)),
-        )
-        return Reading(found, (*problems, *_mixed(found), *_at_odds(found), *_copies(found)))
+        return read_folder(self.study, self._files("*.json"), choose)
 
     def _files(self, pattern: str) -> list[Path]:
         return sorted(self.raw.glob(pattern)) if self.raw.is_dir() else []
@@ -235,98 +188,17 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _read_record(path: Path, kind: str) -> tuple[Record, str]:
-    """Read one record file, and its SHA-256; every fault names the file, and the field where there is one."""
-    if kind not in _READERS:
-        raise RecordError(f"'{shown(path)}' is no record: its name begins with run-, launch-, session- or open-")
-    try:
-        content = read_bytes(path, MOST_RECORD_BYTES)
-        data = parse_json(decode_utf8(content, f"'{shown(path)}'"))
-    except InputError as error:
-        raise RecordError(str(error)) from None
-    except ValueError as error:
-        raise RecordError(f"'{shown(path)}' is not JSON ({error}); restore it from a copy or remove it") from None
-    version = data.get("schema_version") if isinstance(data, dict) else None
-    if version != SCHEMA_VERSION or isinstance(version, bool):
-        newer = isinstance(version, int) and version > SCHEMA_VERSION
-        what = "a newer version of the study wrote it" if newer else "restore it from a copy or remove it"
-        raise RecordError(f"'{shown(path)}': schema_version {shown(version)} is not {SCHEMA_VERSION}; {what}")
-    try:
-        record: Record = _READERS[kind].validate_json(content, strict=True)
-    except ValidationError as error:
-        raise RecordError(f"'{shown(path)}': {explain_fields(error)}") from None
-    return record, hashlib.sha256(content).hexdigest()
-
-
-def _check_place(path: Path, kind: str, record: Record, study: str) -> None:
-    """Refuse a record that lies under another name or in another study's folder."""
-    if path.stem != f"{kind}-{identity_of(record)}":
-        held = f"{record.kind} '{shown(identity_of(record))}'"
-        raise RecordError(f"'{shown(path)}' holds {held}; a record keeps its file name")
-    if record.study != study:
-        raise RecordError(f"'{shown(path)}' belongs to study '{shown(record.study)}', not to '{study}'")
-
-
-def _measured(found: StudyRecords) -> tuple[LaunchRecord | RunRecord, ...]:
-    return (*found.launches, *found.runs)
-
-
-def _mixed(found: StudyRecords) -> Iterator[str]:
-    """Tell which records cannot be compared with the first, by the field that differs and both values."""
-    for other in found.launches[1:]:
-        first = found.launches[0]
-        try:
-            check_comparable(first.comparable, other.comparable, f"launch '{other.launch_id}'")
-        except RecordError as error:
-            yield str(error)
-        for name in ("vllm", "torch"):
-            ours, theirs = (one.machine.versions.get(name) for one in (first, other))
-            if ours and theirs and ours != theirs:
-                yield f"launch '{other.launch_id}' ran on {name} {theirs}, the rest on {ours}; split them"
-    ours = next((one.fingerprint for one in _measured(found)), None)
-    for run in found.runs:
-        if run.fingerprint != ours:
-            yield f"run '{run.run_id}' has fingerprint {run.fingerprint}, its study {ours}"
-    for launch in found.launches:
-        if fingerprint(launch.comparable) != launch.fingerprint:
-            number = shown(launch.fingerprint)
-            yield f"launch '{launch.launch_id}': fingerprint {number} does not stand for its comparable parameters"
-
-
-def _at_odds(found: StudyRecords) -> Iterator[str]:
-    """Tell which runs say otherwise than the launch that served them."""
-    launches = {launch.launch_id: launch for launch in found.launches}
-    for run in found.runs:
-        launch = launches.get(run.launch_id)
-        for name in ("session", "block", "level", "rehearsal"):
-            ours, theirs = getattr(run, name), getattr(launch, name, None)
-            if launch is not None and ours != theirs:
-                yield f"run '{run.run_id}' has {name} {ours!r}, its launch '{run.launch_id}' {theirs!r}"
-
-
-def _copies(found: StudyRecords) -> Iterator[str]:
-    """Tell which records have the content of another: a copy, not two measurements."""
-    seen: dict[str, str] = {}
-    for record in _measured(found):
-        content = record.model_dump_json(exclude={"launch_id", "run_id", "attempt", "log"})
-        name = seen.setdefault(content, identity_of(record))
-        if name != identity_of(record):
-            yield f"{record.kind} '{identity_of(record)}' is a copy of '{name}'"
-
-
 def check_comparable(ours: dict[str, Any], theirs: dict[str, Any], what: str) -> None:
     """Refuse `theirs` where it differs from `ours` in what makes runs comparable."""
-    for name in sorted(set(ours) | set(theirs)):
-        if ours.get(name) != theirs.get(name):
-            raise RecordError(
-                f"{what} has {name} {theirs.get(name)!r}, the study {ours.get(name)!r}; use another study name"
-            )
+    difference = find_difference(ours, theirs, what)
+    if difference:
+        raise RecordError(difference)
 
 
 def schemas() -> dict[str, str]:
     """Return the JSON Schema of every kind of record: file name under `data/raw/schema/` to text."""
     return {
         f"{kind}-{SCHEMA_VERSION}.schema.json": json.dumps(adapter.json_schema(), indent=1, sort_keys=True) + "\n"
-        for kind, adapter in _READERS.items()
+        for kind, adapter in READERS.items()
         if kind != "open"
     }

@@ -16,19 +16,25 @@ MAY_IMPORT = {
     "errors": set(),
     "design": {"errors"},
     "records": {"errors", "design"},
-    "store": {"errors", "design", "records"},
+    "record_files": {"errors", "design", "records"},
+    "agreement": {"errors", "design", "records", "record_files"},
+    "reading": {"errors", "design", "records", "record_files", "agreement"},
+    "store": {"errors", "design", "records", "record_files", "agreement", "reading"},
     "progress": {"errors", "design", "records", "store"},
-    "check": {"errors", "design", "records", "store"},
+    "check": {"errors", "design", "records", "record_files", "reading", "store"},
     "session": {"errors", "design", "records", "store", "progress"},
+    "arrival": {"errors", "design", "records", "store"},
+    "gather": {"errors", "design", "records", "store", "arrival"},
     "measure": {"errors", "design", "records"},
-    "analyze": {"errors", "design", "records", "store"},
-    "publish": {"errors", "design", "records", "store", "analyze"},
+    "analyze": {"errors", "design", "records", "record_files", "reading", "store"},
+    "publish": {"errors", "design", "records", "record_files", "reading", "store", "analyze"},
     "claims": {"errors", "design", "measure", "analyze"},
     "switches": {"errors", "design", "measure", "analyze"},
-    "runner": {"errors", "design", "records", "store", "progress", "measure"},
+    "runner": {"errors", "design", "records", "store", "progress", "measure", "arrival"},
+    "fleet": {"errors", "design", "records", "store", "progress", "session", "measure", "arrival", "runner"},
 }
 RUN_WHAT_THEY_READ = {"pickle", "cloudpickle", "dill", "shelve", "marshal", "joblib"}
-HEAVY = {"vllm", "torch", "transformers"}
+HEAVY = {"vllm", "torch", "transformers", "ray"}
 MODULES = sorted((ROOT / "study").rglob("*.py"))
 
 

@@ -15,8 +15,8 @@ from whole_study import write_whole_study
 
 from study.check import check_study
 from study.errors import RecordError
+from study.record_files import MOST_RECORD_BYTES
 from study.records import Telemetry
-from study.store import MOST_RECORD_BYTES
 
 ROOT = Path(__file__).parent.parent
 RUN, LAUNCH, SESSION = "run-b1-default-u1-a1.json", "launch-b1-default-a1.json", "session-1.json"

@@ -35,7 +35,7 @@ def test_a_whole_folder_has_no_problem(store):
 
 def test_every_file_is_read_once(store, monkeypatch):
     read = []
-    monkeypatch.setattr("study.store.read_bytes", lambda path, most: read.append(path.name) or path.read_bytes())
+    monkeypatch.setattr("study.record_files.read_bytes", lambda path, most: read.append(path.name) or path.read_bytes())
     check_study(store)
     assert sorted(read) == sorted(path.name for path in store.raw.glob("*.json"))
 

@@ -6,11 +6,12 @@ import pytest
 from edition_study import BASE_MS, COSTS, write_study
 from make_records import make_gate, make_launch, make_run, make_study
 
+from study.analyze.run_traces import MOST_POINTS, request_tpot_ms
 from study.analyze.tables import run_table
 from study.publish.launch_order import order_launches
 from study.publish.panels import Frame
 from study.publish.run_figures import CARD_LABELS, draw_clock, draw_order, draw_requests
-from study.publish.traces import MOST_POINTS, request_tpot_ms, spread_requests, trace_card
+from study.publish.traces import spread_requests, trace_card
 
 BLOCKS = 3
 FRAME = Frame(tuple(COSTS), tuple(BASE_MS), rehearsal=False)

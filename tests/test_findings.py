@@ -254,7 +254,7 @@ def test_a_throttled_session_says_whether_it_was(clock_mhz, reached):
 
 def test_blocks_over_two_machines_make_the_machine_the_unit():
     study = Card({"default": {1: 5.0}, "O0": {1: 24.0}}, {"default": 69.0, "O0": 36.0}).study()
-    other = make_machine(gpu_uuid="GPU-2")
+    other = make_machine(gpu_uuid="GPU-2", gpu_name="NVIDIA H200", max_sm_clock_mhz=1980.0)
     launches = [one.model_copy(update={"machine": other}) if one.block > 3 else one for one in study.launches]
     found = find(make_study(launches, study.runs))
     assert found.break_evens[0].unit == "machine"

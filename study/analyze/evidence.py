@@ -6,16 +6,17 @@ the run's figures, and says in `detail` what it saw.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from study.analyze.load_window import LoadWindow, Missing, find_window
+from study.analyze.evidence_cards import Finding, State, name_foreign, name_unavailable, say_cooling, worst_of_cards
+from study.analyze.load_window import LoadWindow, Missing
+from study.analyze.run_cards import find_windows
 from study.analyze.runs import RunFigures, request_columns
-from study.records import Canary, LaunchRecord, Requests, RunRecord
-
-State = Literal["passed", "failed", "unavailable"]
+from study.design.card_facts import CardOfLaunch
+from study.records import Canary, LaunchRecord, Load, Requests, RunRecord
 
 CANARY_TOLERANCE = {"cuda": 0.05, "cpu": 0.30}
 """Largest change of the canary's speed between before and after a launch; a shared CPU scatters by itself."""
@@ -53,7 +54,6 @@ class Case:
     figures: RunFigures
 
 
-Finding = tuple[State, str]
 Check = Callable[[Case], Finding]
 
 
@@ -113,11 +113,12 @@ def check_cool_gate(case: Case) -> Finding:
     gates = {"launch": case.launch.gate, "run": case.run.gate}
     for what, gate in gates.items():
         if gate.kind == "cooled" and gate.status == "timed_out":
-            return "failed", f"{what}: {gate.temperature_c} degC of {gate.target_c} after {gate.waited_s:.0f} s"
+            return "failed", f"{what}: {say_cooling(gate)}"
     gate = case.run.gate
     if gate.kind != "cooled" or gate.status == "unavailable":
-        return "unavailable", gate.missing.get("temperature_c") or gate.missing.get("target_c") or f"gate: {gate.kind}"
-    return "passed", f"{gate.temperature_c} degC of {gate.target_c} after {gate.waited_s:.0f} s"
+        why = gate.missing.get("temperature_c") or gate.missing.get("target_c") or f"gate: {gate.kind}"
+        return "unavailable", name_unavailable(gate) or why
+    return "passed", say_cooling(gate)
 
 
 def check_not_throttled(case: Case) -> Finding:
@@ -163,15 +164,25 @@ def check_telemetry(case: Case) -> Finding:
     load = case.run.load
     if load is None:
         return "unavailable", case.run.missing["load"]
-    window = find_window(case.run)
-    if isinstance(window, Missing):
-        return "unavailable" if case.run.telemetry is None else "failed", window.reason
-    t_s = window.t_s if case.launch.machine.device == "cpu" else window.t_s[_has_gpu_value(window)]
+    windows = find_windows(case.run)
+    telemetry = case.run.telemetry
+    if isinstance(windows, Missing) or telemetry is None:
+        reason = windows.reason if isinstance(windows, Missing) else ""
+        return "unavailable" if telemetry is None else "failed", reason
+    on_card = case.launch.machine.device != "cpu"
+    found = [_check_gaps(load, w.t_s[_has_gpu_value(w)] if on_card else w.t_s, telemetry.period_s) for w in windows]
+    lacking = len(case.launch.machine.uuids) - len(found)
+    found += [("unavailable", "the telemetry does not have this card")] * max(0, lacking)
+    return worst_of_cards(found, case.launch.machine.uuids)
+
+
+def _check_gaps(load: Load, t_s: NDArray[np.float64], period: float) -> Finding:
+    """Look for a gap between the samples of one card."""
     if not t_s.size:
         return "unavailable", "no sample of the load has a value of the card"
     edges = np.concatenate([[load.started_s], t_s, [load.ended_s]])
     gaps = np.diff(edges)
-    longest, period = float(gaps.max()), window.telemetry.period_s
+    longest = float(gaps.max())
     at_s = float(edges[int(gaps.argmax())] - load.started_s)
     said = f"longest gap {longest:.2f} s at {at_s:.1f} s, period {period:g} s"
     # A microsecond on top: three periods to the rounding of a clock are three periods.
@@ -189,7 +200,10 @@ def check_foreign(case: Case) -> Finding:
     foreign = None if case.run.server is None else case.run.server.foreign_gpu_processes
     if foreign is None:
         return "unavailable", _missing_in_server(case.run, "foreign_gpu_processes")
-    return ("failed", f"{len(foreign)} on the card") if foreign else ("passed", "none")
+    if not foreign:
+        return "passed", "none"
+    cards = case.run.server.cards if case.run.server else []
+    return "failed", name_foreign(cards) or f"{len(foreign)} on the card"
 
 
 def check_server(case: Case) -> Finding:
@@ -205,14 +219,22 @@ def check_canary(case: Case) -> Finding:
     """
     if case.run.session != "cooled":
         return "unavailable", "the session is not cooled"
-    before, after = case.launch.canary_before, case.launch.canary_after
+    launch = case.launch
+    device = launch.machine.device
+    found = [_compare_canaries(launch, device), *(_compare_canaries(card, device) for card in launch.further_cards)]
+    return worst_of_cards(found, launch.machine.uuids)
+
+
+def _compare_canaries(around: LaunchRecord | CardOfLaunch, device: str) -> Finding:
+    """Judge one card by its canaries before and after the launch."""
+    before, after = around.canary_before, around.canary_after
     if before is None or after is None:
-        return "unavailable", case.launch.missing["canary_before" if before is None else "canary_after"]
+        return "unavailable", around.missing["canary_before" if before is None else "canary_after"]
     changes = _canary_changes(before, after)
     if not changes:
         return "unavailable", "no canary speed was measured both before and after"
     name = max(changes, key=lambda one: abs(changes[one]))
-    moved = abs(changes[name]) > CANARY_TOLERANCE[case.launch.machine.device]
+    moved = abs(changes[name]) > CANARY_TOLERANCE[device]
     return "failed" if moved else "passed", f"{name} {changes[name]:+.1%}"
 
 

@@ -6,6 +6,7 @@ Whatever could not be found has its reason beside it: an empty study, one block 
 Levels that resolved alike are an A/A pair, so only the first of them is a result (`Findings.results`).
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from study.analyze import tables
+from study.analyze.cards import KindOfCard, name_cards, split_kinds, why_not_pooled
 from study.analyze.compare import compare_levels
 from study.analyze.compare_types import CompareOptions, Comparison, Pair
 from study.analyze.findings_parts import (
@@ -30,10 +32,10 @@ from study.analyze.findings_parts import (
 from study.analyze.first_requests import first_request_table
 from study.analyze.judged_runs import DEFAULT_LEVEL, JudgedRun, judge_runs, order_levels
 from study.analyze.level_tables import alike_pairs, host_launched_levels, level_table, start_table
+from study.analyze.run_digest import Study
 from study.analyze.runs import DEFAULT_BELOW_SHARE
 from study.errors import InputError
 from study.records import LaunchRecord
-from study.store import StudyRecords
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class FindOptions:
 
 @dataclass(frozen=True)
 class Card:
-    """One card (or, without a card, one host) and how many measured launches it served."""
+    """One card, the cards of one server (or, without a card, one host) and how many measured launches it served."""
 
     name: str | None
     uuid: str | None
@@ -115,6 +117,8 @@ class Findings:
         failed_levels: level without a figure to why.
         fresh_servers: whether the replicate is a fresh server.
         unmeasured: launches kept out of every figure because they fill caches, by id.
+        by_kind: where a study ran on several kinds of card, each with what was found on it alone; no comparison, start
+            gain, break-even or host-bound is then of all of them together.
 
     """
 
@@ -150,6 +154,7 @@ class Findings:
     failed_levels: Mapping[str, str]
     fresh_servers: bool
     unmeasured: tuple[str, ...]
+    by_kind: "tuple[tuple[KindOfCard, Findings], ...]" = ()
 
     @property
     def results(self) -> tuple[str, ...]:
@@ -162,24 +167,29 @@ class Findings:
         return next((pair for pair in known if (pair.level, pair.users) == (level, users)), None)
 
 
-def find(study: StudyRecords, options: FindOptions | None = None) -> Findings:
+def find(
+    study: Study, options: FindOptions | None = None, judged: Sequence[JudgedRun] | None = None
+) -> Findings:
     """Read a study.
 
     Args:
         study: its records, however few or bad.
         options: how; without, the defaults of `FindOptions`.
+        judged: its judged runs, where they are at hand.
 
     """
     options = options or FindOptions()
     default = options.default
-    judged = judge_runs(study, options.below_share)
+    judged = judge_runs(study, options.below_share) if judged is None else judged
     levels = order_levels((one.level for one in study.launches), options.order)
     starts = start_table(study, options.order, default, options.alpha)
     failed = _find_failed(levels, starts, judged)
     aa = _find_aa(study, failed, default)
     results = _result_levels(levels, aa, default)
-    comparison, reason = _compare(study, judged, aa, options)
-    break_evens = find_break_evens(judged, results, default, options.alpha)
+    by_kind = _find_by_kind(study, options)
+    apart = why_not_pooled(kind for kind, _ in by_kind)
+    comparison, reason = (None, apart) if apart else _compare(study, judged, aa, options)
+    break_evens = () if apart else find_break_evens(judged, results, default, options.alpha)
     return Findings(
         **_identity(study),
         **_tables(study, judged, options),
@@ -195,20 +205,27 @@ def find(study: StudyRecords, options: FindOptions | None = None) -> Findings:
         comparison_reason=reason,
         start_gains=find_start_gains(study.launches, results, default, options.alpha),
         break_evens=break_evens,
-        break_even_reason="" if break_evens else why_no_break_even(judged, levels, default),
-        host_bound=find_host_bound(judged, levels, default),
+        break_even_reason="" if break_evens else apart or why_no_break_even(judged, levels, default),
+        host_bound=() if apart else find_host_bound(judged, levels, default),
         throttling=find_throttling(judged),
+        by_kind=by_kind,
     )
 
 
-def _find_aa(study: StudyRecords, failed: Mapping[str, str], default: str) -> tuple[tuple[str, str], ...]:
+def _find_by_kind(study: Study, options: FindOptions) -> tuple[tuple[KindOfCard, Findings], ...]:
+    """Read each kind of card alone, where there are several."""
+    kinds = split_kinds(study)
+    return tuple((kind, find(part, options)) for kind, part in kinds) if len(kinds) > 1 else ()
+
+
+def _find_aa(study: Study, failed: Mapping[str, str], default: str) -> tuple[tuple[str, str], ...]:
     """Return the pairs that resolved alike, the default first; a level that did not run as asked is none of them."""
     pairs = sorted(pair for pair in alike_pairs(study) if not set(pair) & set(failed))
     return tuple((second, first) if second == default else (first, second) for first, second in pairs)
 
 
 def _compare(
-    study: StudyRecords,
+    study: Study,
     judged: Sequence[JudgedRun],
     aa: Sequence[tuple[str, str]],
     options: FindOptions,
@@ -239,7 +256,7 @@ def _result_levels(levels: Sequence[str], aa: Sequence[tuple[str, str]], default
     return tuple(kept[1:])
 
 
-def _identity(study: StudyRecords) -> dict[str, Any]:
+def _identity(study: Study) -> dict[str, Any]:
     """Return what the records say of themselves; the store refuses records of unlike sessions and parameters."""
     launches = sorted(study.launches, key=lambda one: (one.block, one.launch_id))
     measured = [one for one in launches if not one.fills_caches]
@@ -249,7 +266,10 @@ def _identity(study: StudyRecords) -> dict[str, Any]:
         for name, version in launch.machine.versions.items():
             found.setdefault(name, set()).add(version)
     comparable = {} if first is None else first.comparable
-    seeds_of = [{run.seed for run in study.runs if run.launch_id == one.launch_id} for one in measured]
+    seeds: dict[str, set[int]] = {}
+    for run in study.runs:
+        seeds.setdefault(run.launch_id, set()).add(run.seed)
+    shared = any(len(seeds.get(one.launch_id, ())) > 1 for one in measured)
     return {
         "study": study.study,
         "fingerprint": first and first.fingerprint,
@@ -261,21 +281,21 @@ def _identity(study: StudyRecords) -> dict[str, Any]:
         "cards": _list_cards(measured),
         "versions": {name: " / ".join(sorted(versions)) for name, versions in sorted(found.items())},
         "comparable": comparable,
-        "fresh_servers": comparable.get("fresh_server_per_seed") is not False and all(len(x) < 2 for x in seeds_of),
+        "fresh_servers": comparable.get("fresh_server_per_seed") is not False and not shared,
         "unmeasured": tuple(one.launch_id for one in launches if one.fills_caches),
     }
 
 
 def _list_cards(launches: Sequence[LaunchRecord]) -> tuple[Card, ...]:
     machines = {one.machine.unit: one.machine for one in launches}
-    count = {unit: sum(one.machine.unit == unit for one in launches) for unit in machines}
+    count = Counter(one.machine.unit for one in launches)
     return tuple(
-        Card(card.gpu_name, card.gpu_uuid, unit, card.driver_version, card.power_limit_w, count[unit])
+        Card(name_cards(card), card.gpu_uuid, unit, card.driver_version, card.power_limit_w, count[unit])
         for unit, card in sorted(machines.items())
     )
 
 
-def _tables(study: StudyRecords, judged: Sequence[JudgedRun], options: FindOptions) -> dict[str, Any]:
+def _tables(study: Study, judged: Sequence[JudgedRun], options: FindOptions) -> dict[str, Any]:
     return {
         "runs": tables.run_table(study, judged),
         "session_table": tables.session_table(study, None, options.order, judged),

@@ -13,6 +13,7 @@ import numpy as np
 
 from study.analyze import stats
 from study.analyze.breakeven import BreakEven, StartAndSpeed, find_break_even
+from study.analyze.cards import list_kinds
 from study.analyze.evidence import check_launch_level
 from study.analyze.formats import format_counted
 from study.analyze.judged_runs import JudgedRun
@@ -114,8 +115,11 @@ def find_start_gains(
     """Set the starts of `levels` against the default's, block by block; caches cold and warm apart.
 
     A start counts if its server ran the level as asked and gave a first token; where a block has several, the last
-    does.
+    does. There is no gain over several kinds of card.
     """
+    launches = list(launches)
+    if len(list_kinds(launches)) > 1:
+        return ()
     starts: dict[tuple[str, str], Cells] = {}
     for one in sorted(launches, key=lambda one: (one.attempt, one.launch_id)):
         start_s = _start_s(one)

@@ -8,16 +8,16 @@ ready to first token. Later runs have one wave, with nothing to set it against.
 """
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from study.analyze.evidence import check_launch_level
 from study.analyze.judged_runs import order_levels
+from study.analyze.run_digest import RunDigest, Study, first_and_last_wave_s
 from study.analyze.tables import make_frame
 from study.records import LaunchRecord, RunRecord
-from study.store import StudyRecords
 
 FIRST_REQUEST_COLUMNS = (
     *("level", "cache", "n", "at_users", "times_median", "times_least", "times_greatest", "first_wave_s"),
@@ -26,7 +26,7 @@ FIRST_REQUEST_COLUMNS = (
 )
 
 
-def first_request_table(study: StudyRecords, levels: Sequence[str] = ()) -> pd.DataFrame:
+def first_request_table(study: Study, levels: Sequence[str] = ()) -> pd.DataFrame:
     """Return one row a level and state of the caches (`FIRST_REQUEST_COLUMNS`).
 
     `times_*` is how many times as long the first warm-up wave of a launch took as the last of the same run, over `n`
@@ -41,36 +41,26 @@ def first_request_table(study: StudyRecords, levels: Sequence[str] = ()) -> pd.D
 
     """
     measured = [one for one in study.launches if not one.fills_caches]
+    firsts: dict[str, RunRecord | RunDigest] = {}
+    for run in sorted(study.runs, key=lambda run: (run.position, run.attempt)):
+        firsts.setdefault(run.launch_id, run)
     rows = []
     for level in order_levels((one.level for one in measured), levels):
         ours = [one for one in measured if one.level == level]
         for cache in sorted({one.cache for one in ours}, reverse=True):
             launches = [one for one in ours if one.cache == cache and check_launch_level(one)[0] != "failed"]
             named = {"level": level, "cache": cache}
-            rows.append({**named, **_wave_figures(study, launches), **_token_figures(launches)})
+            rows.append({**named, **_wave_figures(firsts, launches), **_token_figures(launches)})
     counts = {"n": "Int64", "starts": "Int64"}
     ratios = dict.fromkeys(("times_median", "times_least", "times_greatest"), "float64")
     return make_frame(rows, FIRST_REQUEST_COLUMNS).astype({**counts, **ratios})
 
 
-def first_and_last_wave_s(run: RunRecord) -> tuple[float, float] | str:
-    """Return the first and the last warm-up wave of a run in seconds, or why they cannot be set against each other."""
-    if run.load is None:
-        return f"its first run has no load: {run.outcome.message or run.outcome.status}"
-    waves_s = run.load.warm_up_waves_s
-    if not waves_s:
-        return "the record does not hold the lengths of its warm-up waves"
-    if len(waves_s) == 1:
-        return "one warm-up wave alone, with nothing to set it against"
-    return waves_s[0], waves_s[-1]
-
-
-def _wave_figures(study: StudyRecords, launches: Sequence[LaunchRecord]) -> dict[str, Any]:
+def _wave_figures(firsts: Mapping[str, RunRecord | RunDigest], launches: Sequence[LaunchRecord]) -> dict[str, Any]:
     """Set the first wave of each launch against the last of the same run; several launches give median and range."""
     pairs, users, reasons = [], set(), []
     for launch in launches:
-        runs = [run for run in study.runs if run.launch_id == launch.launch_id]
-        first = min(runs, key=lambda run: (run.position, run.attempt), default=None)
+        first = firsts.get(launch.launch_id)
         waves = "starts alone were measured: no load ran" if first is None else first_and_last_wave_s(first)
         if first is None or isinstance(waves, str):
             reasons.append(str(waves))

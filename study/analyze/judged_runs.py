@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from study.analyze.cards import split_kinds
 from study.analyze.evidence import Evidence
-from study.analyze.runs import DEFAULT_BELOW_SHARE, RunFigures, figures_of
-from study.analyze.validity import Validity, judge_run, note_run
-from study.records import ASKED_TO_END, LaunchRecord, RunRecord
-from study.store import StudyRecords
+from study.analyze.run_digest import RunDigest, Study, complete_launches, digest_runs
+from study.analyze.runs import DEFAULT_BELOW_SHARE, RunFigures
+from study.analyze.validity import Validity, note_run
+from study.records import LaunchRecord
 
 DEFAULT_LEVEL = "default"
 
@@ -17,32 +18,29 @@ class JudgedRun:
     """One run with everything that was found about it.
 
     Attributes:
-        run: the record.
+        run: what is kept of the record.
         launch: the launch that served it; None where its record is not there.
         figures: its figures; None without a launch.
         validity: whether it is valid and why.
         notes: what a reader must know beside that; `failed` means that a note holds.
         left_out: why it enters no figure: the reasons it is invalid, or that another run took its place; empty where
             it counts.
+        machine: what tells the machine from another; None without a launch.
 
     """
 
-    run: RunRecord
+    run: RunDigest
     launch: LaunchRecord | None
     figures: RunFigures | None
     validity: Validity
     notes: tuple[Evidence, ...] = ()
     left_out: tuple[str, ...] = ()
+    machine: str | None = None
 
     @property
     def counts(self) -> bool:
         """Whether the run enters the study's figures."""
         return not self.left_out
-
-    @property
-    def machine(self) -> str | None:
-        """What tells the machine from another; None without a launch."""
-        return None if self.launch is None else self.launch.machine.unit
 
 
 def order_levels(names: Iterable[str], order: Iterable[str] = ()) -> tuple[str, ...]:
@@ -51,16 +49,24 @@ def order_levels(names: Iterable[str], order: Iterable[str] = ()) -> tuple[str, 
     return tuple(sorted(set(names), key=lambda name: (asked.get(name, len(asked)), name != DEFAULT_LEVEL, name)))
 
 
-def judge_runs(study: StudyRecords, below_share: float = DEFAULT_BELOW_SHARE) -> tuple[JudgedRun, ...]:
+def judge_runs(study: Study, below_share: float = DEFAULT_BELOW_SHARE) -> tuple[JudgedRun, ...]:
     """Judge every run of a study, in an order that does not hang on that of its files.
 
     Args:
-        study: the records.
-        below_share: of the card's highest SM clock; a busy clock below counts as throttled.
+        study: records, or digests of them.
+        below_share: of the card's highest SM clock; a busy clock below counts as throttled. Digests have been made
+            with one.
 
     """
-    launches = {launch.launch_id: _with_later_canary(launch, study) for launch in study.launches}
-    judged = [_judge(run, launches.get(run.launch_id), below_share) for run in sorted(study.runs, key=_place)]
+    kinds = split_kinds(study)
+    if len(kinds) > 1:
+        # A block on another kind of card is another block, even of the same number.
+        apart = [one for _, part in kinds for one in judge_runs(part, below_share)]
+        return tuple(sorted(apart, key=lambda one: _place(one.run)))
+    launches = complete_launches(study.launches)
+    runs = sorted(digest_runs(study, below_share), key=_place)
+    units = {name: launch.machine.unit for name, launch in launches.items()}
+    judged = [_judge(run, launches.get(run.launch_id), units.get(run.launch_id)) for run in runs]
     cards = _choose_cards(judged)
     judged = [replace(one, left_out=_on_another_card(one, cards)) for one in judged]
     newest = {_cell(one.run): one.run.run_id for one in judged if one.counts}
@@ -69,45 +75,20 @@ def judge_runs(study: StudyRecords, below_share: float = DEFAULT_BELOW_SHARE) ->
     return tuple(replace(one, notes=_notes(one, defaults)) for one in judged)
 
 
-def _with_later_canary(launch: LaunchRecord, study: StudyRecords) -> LaunchRecord:
-    """Give a launch whose session was interrupted the next canary of its machine as the one after it.
-
-    A session that is asked to end skips the canary after the stop; the resumed one begins with a canary that tells as
-    much: whether the machine is as fast as it was.
-    """
-    cut_short = launch.outcome.status == "interrupted" or launch.missing.get("canary_after") == ASKED_TO_END
-    if not cut_short or launch.canary_after is not None:
-        return launch
-    later = [
-        other
-        for other in study.launches
-        if other.machine.unit == launch.machine.unit
-        and other.spawn_unix_s > launch.spawn_unix_s
-        and other.canary_before is not None
-    ]
-    if not later:
-        return launch
-    canary = min(later, key=lambda other: (other.spawn_unix_s, other.launch_id)).canary_before
-    missing = {name: reason for name, reason in launch.missing.items() if name != "canary_after"}
-    return launch.model_copy(update={"canary_after": canary, "missing": missing})
-
-
-def _place(run: RunRecord) -> tuple[bool, str, int, int, int, int, str]:
+def _place(run: RunDigest) -> tuple[bool, str, int, int, int, int, str]:
     return run.level != DEFAULT_LEVEL, run.level, run.block, run.seed, run.users, run.attempt, run.run_id
 
 
-def _cell(run: RunRecord) -> tuple[str, int, int, int]:
+def _cell(run: RunDigest) -> tuple[str, int, int, int]:
     """Return what a study has one run of: (level, block, seed, users)."""
     return run.level, run.block, run.seed, run.users
 
 
-def _judge(run: RunRecord, launch: LaunchRecord | None, below_share: float) -> JudgedRun:
-    figures = None if launch is None else figures_of(run, launch, below_share)
-    validity = judge_run(run, launch, figures)
-    left_out = validity.reasons
+def _judge(run: RunDigest, launch: LaunchRecord | None, machine: str | None) -> JudgedRun:
+    left_out = run.validity.reasons
     if launch is not None and launch.fills_caches:
         left_out = ("its launch filled the caches", *left_out)
-    return JudgedRun(run, launch, figures, validity, left_out=left_out)
+    return JudgedRun(run, launch, run.figures, run.validity, left_out=left_out, machine=machine)
 
 
 def _choose_cards(judged: Iterable[JudgedRun]) -> dict[int, str | None]:

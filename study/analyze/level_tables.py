@@ -7,14 +7,15 @@ from typing import Any
 
 import pandas as pd
 
+from study.analyze.cards import list_kinds, why_not_pooled
 from study.analyze.evidence import check_launch_level
 from study.analyze.findings_parts import StartGain, find_start_gains
 from study.analyze.first_requests import ready_to_first_token_s
 from study.analyze.judged_runs import DEFAULT_LEVEL, order_levels
+from study.analyze.run_digest import Study
 from study.analyze.switches import GRAPHS, comparable_text, name_value, switches_row, value_at
 from study.analyze.tables import make_frame
 from study.records import LaunchRecord
-from study.store import StudyRecords
 
 LEVEL_COLUMNS = (
     *("level", "flags", "optimization_level", "mode", "cudagraph_mode", "backend", "enforce_eager"),
@@ -31,7 +32,7 @@ START_COLUMNS = (
 
 
 def level_table(
-    study: StudyRecords, use_for: Mapping[str, str] | None = None, levels: Sequence[str] = ()
+    study: Study, use_for: Mapping[str, str] | None = None, levels: Sequence[str] = ()
 ) -> pd.DataFrame:
     """Return one row a level (`LEVEL_COLUMNS`): its switches as the server resolved them, never from documentation.
 
@@ -45,31 +46,37 @@ def level_table(
 
     """
     by_level = _group_launches(study, levels)
-    pairs = alike_pairs(study)
+    told = {one.launch_id: comparable_text(one.resolved) for one in study.launches if one.resolved}
+    pairs = _alike(study, told)
     rows = []
     for level, launches in by_level.items():
         alike = [name for name in by_level if (level, name) in pairs or (name, level) in pairs]
         named = {"level": level, "alike": "; ".join(alike), "use_for": (use_for or {}).get(level)}
-        rows.append({**named, **_switches(launches)})
+        rows.append({**named, **_switches(launches, told)})
     types = {"optimization_level": "Int64", "capture_sizes": "Int64", "largest_capture_size": "Int64"}
     switches = ("enforce_eager", "flashinfer_autotune", "jit_warmup")
     return make_frame(rows, LEVEL_COLUMNS).astype({**types, **dict.fromkeys(switches, "boolean")})
 
 
-def alike_pairs(study: StudyRecords) -> frozenset[tuple[str, str]]:
+def alike_pairs(study: Study) -> frozenset[tuple[str, str]]:
     """Return the pairs of levels that resolved alike, each once, the default first or else by name.
 
     Two levels are alike where their servers told one configuration, but for `IGNORED_WHEN_ALIKE`, in every block that
     both have on one machine.
     """
-    told = {
-        level: {(one.block, one.machine.unit): comparable_text(one.resolved) for one in launches if one.resolved}
+    return _alike(study, {one.launch_id: comparable_text(one.resolved) for one in study.launches if one.resolved})
+
+
+def _alike(study: Study, told: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+    """Find `alike_pairs` where what each launch told is at hand, by its id."""
+    seen = {
+        level: {(one.block, one.machine.unit): told[one.launch_id] for one in launches if one.resolved}
         for level, launches in _group_launches(study, ()).items()
     }
-    return frozenset(pair for pair in itertools.combinations(told, 2) if _agree(told[pair[0]], told[pair[1]]))
+    return frozenset(pair for pair in itertools.combinations(seen, 2) if _agree(seen[pair[0]], seen[pair[1]]))
 
 
-def host_launched_levels(study: StudyRecords) -> frozenset[str]:
+def host_launched_levels(study: Study) -> frozenset[str]:
     """Return the levels that launch every kernel from the host: all their servers resolved to no CUDA graphs."""
     modes = {
         level: [value_at(launch.resolved, GRAPHS) for launch in launches if launch.resolved]
@@ -87,7 +94,7 @@ def _agree(ours: Mapping[Any, str], theirs: Mapping[Any, str]) -> bool:
     return bool(shared) and all(ours[place] == theirs[place] for place in shared)
 
 
-def _group_launches(study: StudyRecords, levels: Sequence[str]) -> dict[str, list[LaunchRecord]]:
+def _group_launches(study: Study, levels: Sequence[str]) -> dict[str, list[LaunchRecord]]:
     """Measured launches by level, in the order of levels and then of their ids; a level with none has an empty list."""
     names = order_levels((launch.level for launch in study.launches), levels)
     measured = [launch for launch in study.launches if not launch.fills_caches]
@@ -95,13 +102,13 @@ def _group_launches(study: StudyRecords, levels: Sequence[str]) -> dict[str, lis
     return {name: [one for one in measured if one.level == name] for name in names}
 
 
-def _switches(launches: Sequence[LaunchRecord]) -> dict[str, Any]:
+def _switches(launches: Sequence[LaunchRecord], texts: Mapping[str, str]) -> dict[str, Any]:
     """Return one level's switches, from its first server that told them."""
     told = [launch for launch in launches if launch.resolved is not None]
     if not told:
         return {"launches": len(launches), "reason": _why_nothing(launches)}
     first = told[0]
-    differ = len({comparable_text(launch.resolved) for launch in told}) > 1
+    differ = len({texts.get(launch.launch_id) for launch in told}) > 1
     return {
         "flags": " ".join(first.flags),
         **switches_row(first.resolved or {}),
@@ -122,7 +129,7 @@ def _why_nothing(launches: Sequence[LaunchRecord]) -> str:
 
 
 def start_table(
-    study: StudyRecords, levels: Sequence[str] = (), default: str = DEFAULT_LEVEL, alpha: float = 0.05
+    study: Study, levels: Sequence[str] = (), default: str = DEFAULT_LEVEL, alpha: float = 0.05
 ) -> pd.DataFrame:
     """Return one row a level and state of the caches (`START_COLUMNS`): seconds from the spawn to the first token.
 
@@ -134,11 +141,12 @@ def start_table(
     rows = []
     grouped = _group_launches(study, levels)
     others = [level for level in grouped if level != default]
+    apart = why_not_pooled(list_kinds(study.launches))
     gains = {(gain.level, gain.cache): gain for gain in find_start_gains(study.launches, others, default, alpha)}
     for level, launches in grouped.items():
         for cache in sorted({launch.cache for launch in launches}, reverse=True):
             row = _start_row(level, cache, [one for one in launches if one.cache == cache])
-            rows.append({**row, **_difference(gains.get((level, cache)), level == default)})
+            rows.append({**row, **_difference(gains.get((level, cache)), level == default, apart)})
         if not launches:
             rows.append({"level": level, "n": 0, "failed": 0, "reason": _why_nothing(launches)})
     kv_cache = (name for name in START_COLUMNS if name.startswith("kv_cache"))
@@ -153,7 +161,8 @@ def _start_row(level: str, cache: str, launches: Sequence[LaunchRecord]) -> dict
     blocks = [one.kv_cache_blocks for one in good if one.kv_cache_blocks is not None]
     tokens = [one.kv_cache_tokens for one in good if one.kv_cache_tokens is not None]
     first_token_s = [seconds for one in good if (seconds := ready_to_first_token_s(one)) is not None]
-    bad = [one for one in launches if one not in good]
+    used = {one.launch_id for one in good}
+    bad = [one for one in launches if one.launch_id not in used]
     return {
         "level": level,
         "cache": cache,
@@ -174,12 +183,12 @@ def _start_row(level: str, cache: str, launches: Sequence[LaunchRecord]) -> dict
     }
 
 
-def _difference(gain: StartGain | None, is_default: bool) -> dict[str, Any]:
+def _difference(gain: StartGain | None, is_default: bool, apart: str) -> dict[str, Any]:
     """Return by how much a level starts later than the default: what it gains, with the other sign."""
     if is_default:
         return {"difference_reason": "the default itself"}
     if gain is None:
-        return {"difference_reason": "no block has a start of both"}
+        return {"difference_reason": apart or "no block has a start of both"}
     later = gain.gain_s
     return {
         "difference_s": -later.point,

@@ -16,15 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from study.design.clock_events import (
-    SW_POWER_CAP,
-    BusyWindow,
-    ThrottleRule,
-    counter_growth_ns,
-    decode_event_reasons,
-    judge_throttled,
-)
-from study.records import LaunchRecord, RunRecord, Telemetry
+from study.design.card_facts import CardColumns
+from study.design.clock_events import SW_POWER_CAP, counter_growth_ns, decode_event_reasons
+from study.records import RunRecord, Telemetry
 
 POWER_SETTLES_S = 1.0
 LEAST_CROSS_CHECK_S = 10.0
@@ -45,9 +39,9 @@ Figure = float | Missing
 
 @dataclass(frozen=True)
 class LoadWindow:
-    """The samples taken while a load ran: times, and which of the telemetry's rows they are."""
+    """The samples of one card taken while a load ran: times, and which of the telemetry's rows they are."""
 
-    telemetry: Telemetry
+    telemetry: Telemetry | CardColumns
     t_s: FloatArray
     rows: NDArray[np.intp]
     started_s: float
@@ -151,18 +145,3 @@ def power_capped_s(window: LoadWindow) -> Figure:
     if not read:
         return Missing("neither the power cap's counter nor event reasons were read")
     return window.duration_s * sum(bool(mask & SW_POWER_CAP) for mask in read) / len(read)
-
-
-def find_throttling(run: RunRecord, launch: LaunchRecord, below_share: float) -> tuple[bool | None, str]:
-    """Say whether the card was throttled during the load, and on what evidence; None without evidence."""
-    window = find_window(run)
-    if isinstance(window, Missing):
-        return None, window.reason
-    clocks = window.telemetry.sm_clock_mhz
-    busy = BusyWindow(
-        event_reasons=window.masks(),
-        sm_clock_mhz=[] if clocks is None else [clocks[row] for row in window.rows],
-        counters_before_ns=window.telemetry.throttle_before_ns,
-        counters_after_ns=window.telemetry.throttle_after_ns,
-    )
-    return judge_throttled(busy, ThrottleRule(launch.machine.max_sm_clock_mhz, below_share))

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from study.store import StudyRecords
+from study.analyze.run_digest import Study
 
 
-def say_not_run(study: StudyRecords) -> list[str]:
+def say_not_run(study: Study) -> list[str]:
     """Return one sentence a block for what its sessions asked for and no record has; none where all was run.
 
     A launch or run that was made and does not count has a record, and stands with what is left out; so do the runs of
@@ -17,8 +17,9 @@ def say_not_run(study: StudyRecords) -> list[str]:
 
     """
     lacking: dict[tuple[str, int], dict[str, list[int]]] = {}
+    failed = _failed(study)
     for unit, number, level, users in sorted(_asked(study) - _recorded(study)):
-        if (number, level) not in _failed(study):
+        if (number, level) not in failed:
             lacking.setdefault((unit, number), {}).setdefault(level, []).append(users)
     return [f"Asked for and not run in {unit} {n}: {_list_levels(levels)}." for (unit, n), levels in lacking.items()]
 
@@ -27,7 +28,7 @@ Key = tuple[str, int, str, int]
 """Block or seed, its number, level, users; users 0 is the start, where starts alone are measured."""
 
 
-def _asked(study: StudyRecords) -> set[Key]:
+def _asked(study: Study) -> set[Key]:
     return {key for session in study.sessions for key in _keys(session.asked, session.levels)}
 
 
@@ -40,13 +41,13 @@ def _keys(asked: dict[str, Any], levels: Sequence[dict[str, Any]]) -> Iterator[K
                 yield "block" if fresh else "seed", seed, str(level["name"]), count
 
 
-def _recorded(study: StudyRecords) -> set[Key]:
+def _recorded(study: Study) -> set[Key]:
     runs = {(run.seed, run.level, run.users) for run in study.runs}
     starts = {(launch.block, launch.level, 0) for launch in study.launches if not launch.fills_caches}
     return {(unit, *key) for key in runs | starts for unit in ("block", "seed")}
 
 
-def _failed(study: StudyRecords) -> set[tuple[int, str]]:
+def _failed(study: Study) -> set[tuple[int, str]]:
     return {(launch.block, launch.level) for launch in study.launches if launch.outcome.status == "failed"}
 
 

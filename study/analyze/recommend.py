@@ -206,7 +206,12 @@ def _mark_rehearsal(advice: Advice) -> Advice:
 
 
 def headline(findings: Findings) -> str:
-    """Return the measured cost in one or two sentences: on which card, in which session; a rehearsal says so first."""
+    """Return the measured cost in one or two sentences: on which card, in which session; a rehearsal says so first.
+
+    Of a study on several kinds of card, each kind has its own.
+    """
+    if findings.by_kind:
+        return " ".join(headline(part) for _, part in findings.by_kind)
     case = Case(findings)
     decided = case.having(*DECIDED)
     if starts_alone(findings):

@@ -5,15 +5,20 @@
 Decoding for one user reads every weight once a token, but for an input embedding that is a table of its own, of which
 it reads one row. It is a reference, not a bound to the digit: caches on the card help, activations are left out.
 What no compile level can win lies below the line; what one could still win lies between it and the TPOT.
+
+Of several cards under tensor parallel each reads its own share of every weight at the same time, so the line is that of
+one share on the slowest card. In a pipeline a token waits for one card after the other, and with data parallel it is on
+one of them alone: there is no line then.
 """
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from study.analyze.evidence import resolved_value
 from study.analyze.load_window import Missing
+from study.analyze.run_digest import RunDigest, count_context
 from study.analyze.startup_record import Startup
 from study.records import LaunchRecord, RunRecord
 
@@ -29,9 +34,10 @@ class ReferenceLine:
 
     Attributes:
         machine: the card (`Machine.unit`).
-        weights_gb: weights read for a token, 1e9 bytes.
+        weights_gb: weights that one card reads for a token, 1e9 bytes.
         kv_gb: KV cache read for a token halfway through an answer, 1e9 bytes.
-        read_gb_s: the canary's read bandwidth before the card's launches, median, 1e9 bytes a second.
+        read_gb_s: the canary's read bandwidth before the card's launches, median, 1e9 bytes a second; of several
+            cards, the slowest one's.
         least_ms: the least time of a token, ms.
         reason: why there is no figure; empty where there is.
 
@@ -78,22 +84,21 @@ def find_reference_line(
     return ReferenceLine(machine, weights / 1e9, kv_gb, read_gb_s, (weights / 1e9 + kv_gb) / read_gb_s * 1e3)
 
 
-def mean_context_tokens(runs: Sequence[RunRecord]) -> float | None:
+def mean_context_tokens(runs: Iterable[RunRecord | RunDigest]) -> float | None:
     """Return the tokens in the KV cache halfway through an answer, the mean over the requests of runs at one user."""
-    halfway = [
-        asked + answered / 2
-        for run in runs
-        if run.users == 1 and run.load is not None
-        for asked, answered in zip(run.load.requests.input_tokens, run.load.requests.output_tokens, strict=True)
-        if asked is not None and answered is not None
-    ]
-    return statistics.fmean(halfway) if halfway else None
+    counts = [count_context(run) for run in runs if run.users == 1]
+    requests = sum(count for _, count in counts)
+    return sum(tokens for tokens, _ in counts) / requests if requests else None
 
 
 def _why_not(launches: Sequence[LaunchRecord], startup: Startup | None, config: Mapping[str, Any] | None) -> str:
     """Say why there is no line at all, before any figure is looked at."""
     if launches[0].machine.device != "cuda":
         return "no GPU"
+    cards = len(launches[0].machine.uuids)
+    shares = resolved_value(launches[0].resolved, "parallel_config.tensor_parallel_size")
+    if cards > 1 and shares != cards:
+        return f"{cards} cards that do not share every layer (tensor parallel) do not all read at the same time"
     if startup is None:
         return "no log of the default level tells the size of its weights"
     if config is None:
@@ -126,5 +131,10 @@ def _kv_bytes_per_token(startup: Startup) -> float | str:
 
 
 def _read_speeds(launches: Sequence[LaunchRecord]) -> list[float]:
-    canaries = [launch.canary_before for launch in launches if launch.canary_before is not None]
-    return [canary.read_gb_s for canary in canaries if canary.read_gb_s is not None]
+    """Return the read bandwidth before each launch that has it of every card: the slowest card's."""
+    found = []
+    for launch in launches:
+        canaries = [launch.canary_before, *(card.canary_before for card in launch.further_cards)]
+        speeds = [canary.read_gb_s for canary in canaries if canary is not None and canary.read_gb_s is not None]
+        found += [min(speeds)] if len(speeds) == len(canaries) else []
+    return found

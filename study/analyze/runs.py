@@ -3,25 +3,24 @@
 Nothing is judged here. Every figure that cannot be taken is None, with its reason in `reasons`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from study.analyze.load_window import (
-    Figure,
-    FloatArray,
-    LoadWindow,
-    Missing,
-    counter_power_w,
-    energy_check,
-    event_shares,
+from study.analyze.load_window import Figure, FloatArray, LoadWindow, Missing, mean_power_w, reduce_column
+from study.analyze.run_cards import (
+    CardFigures,
+    check_energy,
+    energy_j,
+    figures_by_card,
     find_throttling,
-    find_window,
-    mean_power_w,
-    power_capped_s,
-    reduce_column,
+    find_windows,
+    idle_power_w,
+    longest_cap_s,
+    over_cards,
+    share_events,
 )
 from study.analyze.stats_waves import RequestColumns, RunTpot, summarize_tpot
 from study.design.parameters import Parameters
@@ -73,6 +72,8 @@ class RunFigures:
         throttled: whether the card was throttled, on evidence.
         throttled_evidence: that evidence, in words.
         reasons: name of a missing figure: why.
+        cards: the figures of each card where a server is on several; those above are then of all together
+            (`run_cards`).
 
     """
 
@@ -100,6 +101,7 @@ class RunFigures:
     throttled: bool | None
     throttled_evidence: str
     reasons: Mapping[str, str]
+    cards: tuple[CardFigures, ...] = ()
 
 
 def figures_of(run: RunRecord, launch: LaunchRecord, below_share: float = DEFAULT_BELOW_SHARE) -> RunFigures:
@@ -122,7 +124,8 @@ def figures_of(run: RunRecord, launch: LaunchRecord, below_share: float = DEFAUL
     }
     reasons = {name: value.reason for name, value in values.items() if isinstance(value, Missing)}
     kept = {name: None if name in reasons else value for name, value in values.items()}
-    return RunFigures(**kept, throttled_evidence=evidence, reasons=reasons)
+    cards = figures_by_card(run, launch, below_share)
+    return RunFigures(**kept, throttled_evidence=evidence, reasons=reasons, cards=cards)
 
 
 def request_columns(requests: Requests) -> RequestColumns:
@@ -201,27 +204,26 @@ def _mean_unstalled_ms(gaps_us: FloatArray, limit_us: float) -> Figure:
 
 def _telemetry_figures(run: RunRecord) -> dict[str, Any]:
     """Figures of the samples within the load."""
-    window = find_window(run)
-    if isinstance(window, Missing) or run.load is None:
-        return dict.fromkeys(_OF_TELEMETRY, window)
+    windows = find_windows(run)
+    if isinstance(windows, Missing) or run.load is None:
+        return dict.fromkeys(_OF_TELEMETRY, windows)
     columns = request_columns(run.load.requests)
+    energy = over_cards(windows, energy_j, sum)
     return {
-        "median_sm_clock_mhz": reduce_column(window, "sm_clock_mhz", np.median),
-        "median_temperature_c": reduce_column(window, "temperature_c", np.median),
-        "mean_power_w": mean_power_w(window),
-        "energy_per_token_j": _share_out(_energy_j(window), float(columns.output_tokens[columns.success].sum())),
-        "energy_check": energy_check(window),
-        "host_busy": reduce_column(window, "host_busy", np.mean),
-        "host_steal": reduce_column(window, "host_steal", np.mean),
-        "power_capped_s_per_request": _share_out(power_capped_s(window), float(columns.success.sum())),
-        "event_shares": event_shares(window),
+        "median_sm_clock_mhz": over_cards(windows, _median_of("sm_clock_mhz"), min),
+        "median_temperature_c": over_cards(windows, _median_of("temperature_c"), max),
+        "mean_power_w": over_cards(windows, mean_power_w, sum),
+        "energy_per_token_j": _share_out(energy, float(columns.output_tokens[columns.success].sum())),
+        "energy_check": check_energy(windows),
+        "host_busy": reduce_column(windows[0], "host_busy", np.mean),
+        "host_steal": reduce_column(windows[0], "host_steal", np.mean),
+        "power_capped_s_per_request": _share_out(longest_cap_s(windows), float(columns.success.sum())),
+        "event_shares": share_events(windows),
     }
 
 
-def _energy_j(window: LoadWindow) -> Figure:
-    """Energy of the load by the counter. The samples' own span is a little shorter, so its power is what is used."""
-    power_w = counter_power_w(window)
-    return power_w if isinstance(power_w, Missing) else power_w * window.duration_s
+def _median_of(column: str) -> Callable[[LoadWindow], Figure]:
+    return lambda window: reduce_column(window, column, np.median)
 
 
 def _share_out(total: Figure, among: float) -> Figure:
@@ -237,6 +239,5 @@ def _dynamic_energy(step_ms: Figure, telemetry: Mapping[str, Any], launch: Launc
         return power_w
     if isinstance(step_ms, Missing):
         return step_ms
-    if launch.idle_power_w is None:
-        return Missing(f"power at rest: {launch.missing['idle_power_w']}")
-    return (power_w - launch.idle_power_w) * step_ms / 1e3
+    idle_w = idle_power_w(launch)
+    return idle_w if isinstance(idle_w, Missing) else (power_w - idle_w) * step_ms / 1e3

@@ -128,12 +128,27 @@ def comparable_text(resolved: Mapping[str, Any] | None) -> str:
     return json.dumps(_without_ignored(resolved or {}, ""), sort_keys=True)
 
 
+_ABOVE_OTHERS = frozenset(
+    ".".join(path.split(".")[:depth])
+    for path in (*IGNORED_WHEN_ALIKE, f"{PASSES}.any")
+    for depth in range(path.count(".") + 1)
+)
+"""Paths above those that are ignored or read in another way; what lies elsewhere stays as it is."""
+
+
 def _without_ignored(value: Any, path: str) -> Any:  # noqa: ANN401 (JSON)
+    in_passes = path.startswith(f"{PASSES}.")
     if not isinstance(value, Mapping):
         # A rule of vLLM's that asks for ROCm's library leaves null for off (-O2 and -O1 on an NVIDIA card differ so).
-        return False if value is None and path.startswith(f"{PASSES}.") else value
+        return False if value is None and in_passes else value
+    if path not in _ABOVE_OTHERS and not in_passes:
+        return value
     kept = {name: f"{path}.{name}" if path else name for name in value}
-    return {name: _without_ignored(value[name], at) for name, at in kept.items() if at not in IGNORED_WHEN_ALIKE}
+    return {
+        name: _without_ignored(value[name], at) if in_passes or at in _ABOVE_OTHERS or path == PASSES else value[name]
+        for name, at in kept.items()
+        if at not in IGNORED_WHEN_ALIKE
+    }
 
 
 def differing_fields(ours: Mapping[str, Any] | None, theirs: Mapping[str, Any] | None) -> dict[str, tuple[Any, Any]]:

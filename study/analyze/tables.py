@@ -15,15 +15,16 @@ import pandas as pd
 from study.analyze.evidence import check_launch_level
 from study.analyze.formats import format_mhz, format_ms
 from study.analyze.judged_runs import JudgedRun, judge_runs, order_levels
+from study.analyze.run_digest import Study
 from study.analyze.runs import RunFigures
 from study.records import LaunchRecord
-from study.store import StudyRecords
 
-FIGURES = tuple(field.name for field in fields(RunFigures) if field.name not in ("event_shares", "reasons"))
+FIGURES = tuple(field.name for field in fields(RunFigures) if field.name not in ("event_shares", "reasons", "cards"))
 RUN_COLUMNS = (
     *("run_id", "launch_id", "session", "level", "block", "seed", "users", "position", "attempt", "machine", "gpu"),
     *("rehearsal", "valid", "counts", "reasons", "left_out", "notes", *FIGURES, "event_shares", "missing"),
 )
+_OF_RUN = ("run_id", "launch_id", "session", "level", "block", "seed", "users", "position")
 COMPARISON_COLUMNS = ("level", "users", "block", "seed", "machine", "launch", "value", "median_ms")
 SESSION_FIGURE_COLUMNS = (
     *("users", "level", "runs", "machines", "median_tpot_ms", "least_tpot_ms", "greatest_tpot_ms"),
@@ -45,7 +46,7 @@ def make_frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.
     return frame.astype({**dict.fromkeys(floats, "float64"), **others})
 
 
-def run_table(study: StudyRecords, judged: Judged | None = None) -> pd.DataFrame:
+def run_table(study: Study, judged: Judged | None = None) -> pd.DataFrame:
     """Return one row a run (`RUN_COLUMNS`), whatever became of it.
 
     `reasons` are the codes of its faults, `left_out` why it enters no figure, `notes` the notes that hold, each joined
@@ -60,7 +61,7 @@ def _run_row(one: JudgedRun) -> dict[str, Any]:
     missing = {"*": one.validity.faults[0].detail} if figures is None else dict(figures.reasons)
     shares = None if figures is None or figures.event_shares is None else _to_json(figures.event_shares)
     return {
-        **run.model_dump(include={"run_id", "launch_id", "session", "level", "block", "seed", "users", "position"}),
+        **{name: getattr(run, name) for name in _OF_RUN},
         "attempt": run.attempt,
         "machine": one.machine,
         "gpu": None if one.launch is None else one.launch.machine.gpu_name,
@@ -80,7 +81,7 @@ def _to_json(values: Mapping[str, Any]) -> str:
     return json.dumps(dict(values), sort_keys=True, ensure_ascii=False)
 
 
-def comparison_input(study: StudyRecords, judged: Judged | None = None, levels: Sequence[str] = ()) -> pd.DataFrame:
+def comparison_input(study: Study, judged: Judged | None = None, levels: Sequence[str] = ()) -> pd.DataFrame:
     """Return what `compare.compare_levels` takes: one row a run that counts (`COMPARISON_COLUMNS`).
 
     `value` is the mean TPOT over complete waves, `median_ms` the median TPOT, both in ms.
@@ -102,7 +103,7 @@ def _comparison_row(one: JudgedRun) -> dict[str, Any] | None:
     if figures is None or figures.mean_tpot_ms is None:
         return None
     return {
-        **one.run.model_dump(include={"level", "users", "block", "seed"}),
+        **{name: getattr(one.run, name) for name in ("level", "users", "block", "seed")},
         "machine": one.machine,
         "launch": one.run.launch_id,
         "value": figures.mean_tpot_ms,
@@ -110,7 +111,7 @@ def _comparison_row(one: JudgedRun) -> dict[str, Any] | None:
     }
 
 
-def session_figures(study: StudyRecords, judged: Judged | None = None, levels: Sequence[str] = ()) -> pd.DataFrame:
+def session_figures(study: Study, judged: Judged | None = None, levels: Sequence[str] = ()) -> pd.DataFrame:
     """Return one row a number of users and level (`SESSION_FIGURE_COLUMNS`); null where no run counts.
 
     Each figure is a median over runs: of their median TPOT over requests, and of their median SM clock. The least and
@@ -118,15 +119,18 @@ def session_figures(study: StudyRecords, judged: Judged | None = None, levels: S
     """
     runs = judged or judge_runs(study)
     names = order_levels([*(one.run.level for one in runs), *_measured_levels(study)], levels)
+    cells: dict[tuple[int, str], list[JudgedRun]] = {}
+    for one in runs:
+        cells.setdefault((one.run.users, one.run.level), []).append(one)
     rows = [
-        _session_row(users, level, [one for one in runs if (one.run.users, one.run.level) == (users, level)])
+        _session_row(users, level, cells.get((users, level), []))
         for users in sorted({one.run.users for one in runs})
         for level in names
     ]
     return make_frame(rows, SESSION_FIGURE_COLUMNS)
 
 
-def _measured_levels(study: StudyRecords) -> list[str]:
+def _measured_levels(study: Study) -> list[str]:
     return [launch.level for launch in study.launches if not launch.fills_caches]
 
 
@@ -148,7 +152,7 @@ def _session_row(users: int, level: str, runs: Judged) -> dict[str, Any]:
 
 
 def session_table(
-    study: StudyRecords, users: Sequence[int] | None = None, levels: Sequence[str] = (), judged: Judged | None = None
+    study: Study, users: Sequence[int] | None = None, levels: Sequence[str] = (), judged: Judged | None = None
 ) -> pd.DataFrame:
     """Return the guide's table of a session, as text: `users`, `levels`, `tpot`, `sm_clock`.
 
@@ -179,7 +183,7 @@ def session_table(
     return make_frame(rows, ("users", "levels", "tpot", "sm_clock"))
 
 
-def left_out_table(study: StudyRecords, judged: Judged | None = None) -> pd.DataFrame:
+def left_out_table(study: Study, judged: Judged | None = None) -> pd.DataFrame:
     """Return what entered no figure and why (`LEFT_OUT_COLUMNS`): launches first, then runs."""
     launches = sorted(study.launches, key=lambda one: one.launch_id)
     rows = [row for launch in launches if (row := _left_out_launch(launch))]
@@ -207,7 +211,7 @@ def _left_out_run(one: JudgedRun) -> dict[str, Any]:
     return {
         "kind": "run",
         "id": one.run.run_id,
-        **one.run.model_dump(include={"level", "block", "seed", "users"}),
+        **{name: getattr(one.run, name) for name in ("level", "block", "seed", "users")},
         "reason": "; ".join(one.left_out),
         "detail": "; ".join(f"{fault.code}: {fault.detail}" for fault in faults),
     }

@@ -2,31 +2,33 @@
 
     data/processed/<study>/<table>.csv, .json   runs, comparison_input, session, session_figures, levels, starts,
                                                 left_out
+    data/processed/<study>/cards, run_cards     where a study ran on several kinds of card; where servers on several
     data/processed/<study>/validity.json        every check of every run, with what it saw
 
 CSV and JSON hold floats in their shortest exact form, `null` (an empty cell) where a figure is missing, lines that end
 in LF, and no time of writing.
 """
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from study.analyze.cards_table import run_card_table
+from study.analyze.evidence import Evidence
 from study.analyze.first_requests import first_request_table
+from study.analyze.indented_json import write_indented
 from study.analyze.judged_runs import JudgedRun, judge_runs
 from study.analyze.level_tables import level_table, start_table
+from study.analyze.run_digest import Study
 from study.analyze.runs import DEFAULT_BELOW_SHARE
 from study.analyze.tables import comparison_input, left_out_table, run_table, session_figures, session_table
 from study.design.whole_files import make_folder, write_whole
 from study.errors import InputError
-from study.store import StudyRecords
 
 
-def validity_report(study: StudyRecords, judged: Sequence[JudgedRun] | None = None) -> dict[str, Any]:
+def validity_report(study: Study, judged: Sequence[JudgedRun] | None = None) -> dict[str, Any]:
     """Return, by run id, whether a run is valid and counts, and each check and note with what it saw; JSON-ready."""
     return {one.run.run_id: _report(one) for one in judged or judge_runs(study)}
 
@@ -37,13 +39,17 @@ def _report(one: JudgedRun) -> dict[str, Any]:
         "counts": one.counts,
         "reasons": list(one.validity.reasons),
         "left_out": list(one.left_out),
-        "evidence": [asdict(found) for found in one.validity.evidence],
-        "notes": [asdict(note) for note in one.notes],
+        "evidence": [_evidence(found) for found in one.validity.evidence],
+        "notes": [_evidence(note) for note in one.notes],
     }
 
 
+def _evidence(found: Evidence) -> dict[str, str]:
+    return {"code": found.code, "state": found.state, "detail": found.detail}
+
+
 def write_tables(
-    study: StudyRecords,
+    study: Study,
     folder: Path,
     use_for: Mapping[str, str] | None = None,
     levels: Sequence[str] = (),
@@ -52,7 +58,7 @@ def write_tables(
     """Write every table of a study as CSV and JSON, and return the files.
 
     Args:
-        study: the records.
+        study: the records, or digests of them.
         folder: where to; made if it is not there, files of the same names are replaced.
         use_for: level to what it is for, from the level files.
         levels: the order of levels; without, the default first and the rest by name.
@@ -63,6 +69,14 @@ def write_tables(
 
     """
     judged = judge_runs(study, below_share)
+    frames = make_frames(study, judged, use_for, levels)
+    return write_frames(frames, folder, {"validity.json": _to_json(validity_report(study, judged))})
+
+
+def make_frames(
+    study: Study, judged: Sequence[JudgedRun], use_for: Mapping[str, str] | None = None, levels: Sequence[str] = ()
+) -> dict[str, pd.DataFrame]:
+    """Return every table of a study by its name; arguments as in `write_tables`."""
     frames = {
         "runs": run_table(study, judged),
         "comparison_input": comparison_input(study, judged, levels),
@@ -73,9 +87,29 @@ def write_tables(
         "first_requests": first_request_table(study, levels),
         "left_out": left_out_table(study, judged),
     }
-    texts = {f"{name}.csv": frame.to_csv(index=False, lineterminator="\n") for name, frame in frames.items()}
+    by_card = run_card_table(judged)
+    if len(by_card):
+        frames["run_cards"] = by_card
+    return frames
+
+
+def write_csv(frame: pd.DataFrame) -> str:
+    """Return a table as CSV."""
+    return frame.to_csv(index=False, lineterminator="\n")
+
+
+def write_frames(
+    frames: Mapping[str, pd.DataFrame], folder: Path, beside: Mapping[str, str] | None = None
+) -> list[Path]:
+    """Write tables as CSV and JSON, and other texts `beside` by file name, and return the files.
+
+    Raises:
+        InputError: the folder cannot be written.
+
+    """
+    texts = {f"{name}.csv": write_csv(frame) for name, frame in frames.items()}
     texts |= {f"{name}.json": _to_json(_to_records(frame)) for name, frame in frames.items()}
-    texts["validity.json"] = _to_json(validity_report(study, judged))
+    texts |= beside or {}
     try:
         make_folder(folder)
         return [_replace(folder / name, text) for name, text in sorted(texts.items())]
@@ -90,7 +124,7 @@ def _to_records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _to_json(value: object) -> str:
-    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return write_indented(value) + "\n"
 
 
 def _replace(path: Path, text: str) -> Path:

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from study.analyze import evidence
-from study.analyze.evidence import Case, Check, Evidence, State
+from study.analyze.evidence import Case, Check, Evidence
+from study.analyze.evidence_cards import State
 from study.analyze.runs import RunFigures, figures_of
 from study.records import LaunchRecord, RunRecord
 

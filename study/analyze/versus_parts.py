@@ -12,11 +12,11 @@ from study.analyze.compare_types import Pair
 from study.analyze.findings import Findings, FindOptions
 from study.analyze.formats import format_model
 from study.analyze.judged_runs import DEFAULT_LEVEL
+from study.analyze.run_digest import Study
 from study.analyze.stats import Estimate
 from study.analyze.switches import IGNORED_WHEN_ALIKE
 from study.analyze.versus_types import CardMatch, Cell, Cost, Part, Settings
 from study.records import LaunchRecord, Machine
-from study.store import StudyRecords
 
 
 class PublishedSession(BaseModel):
@@ -83,7 +83,7 @@ def publish_part(publication: Publication, session: PublishedSession) -> Part:
     )
 
 
-def measure_part(records: StudyRecords, found: Findings, users: Sequence[int]) -> Part:
+def measure_part(records: Study, found: Findings, users: Sequence[int]) -> Part:
     """Return a study as a part.
 
     Args:

@@ -69,7 +69,8 @@ def read_bytes(path: Path, most_bytes: int) -> bytes:
             kind = next((name for test, name in _KINDS if test(facts.st_mode)), "something else")
             raise InputError(f"'{shown(path)}' is {kind}, not a file; move it away")
         with os.fdopen(descriptor, "rb", closefd=False) as file:
-            data = file.read(most_bytes + 1)
+            data = file.read(min(facts.st_size, most_bytes) + 1)
+            data += file.read(most_bytes + 1 - len(data)) if len(data) > facts.st_size else b""
     except OSError as error:
         raise InputError(f"'{shown(path)}' cannot be read: {error.strerror}") from None
     finally:
@@ -116,7 +117,7 @@ def parse_json(text: str) -> Any:  # noqa: ANN401 (any JSON value)
 
     try:
         found = json.loads(
-            text, object_pairs_hook=_keys_once, parse_constant=take, parse_float=take_float, parse_int=take_int
+            text, object_pairs_hook=keys_once, parse_constant=take, parse_float=take_float, parse_int=take_int
         )
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
@@ -146,7 +147,13 @@ def walk(value: object) -> Iterator[tuple[str, object]]:
         left += reversed([(f"{where}.{shown(name)}" if where else shown(name), one) for name, one in inside])
 
 
-def _keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the pairs of a JSON object as a mapping.
+
+    Raises:
+        ValueError: a key stands twice.
+
+    """
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:

@@ -10,6 +10,7 @@ import pandas as pd
 from study.analyze.findings import Findings
 from study.analyze.formats import MISSING, format_count, format_ms
 from study.analyze.reference_line import ReferenceLine, find_reference_line, mean_context_tokens
+from study.analyze.run_digest import Study
 from study.analyze.startup import read_startup
 from study.analyze.startup_record import Startup
 from study.design.parameters import read_yaml
@@ -18,13 +19,12 @@ from study.errors import InputError
 from study.publish.sheets import Sheet
 from study.publish.start_parts import why_no_log
 from study.records import LaunchRecord
-from study.store import StudyRecords
 
 MOST_CONFIG_BYTES = 2**20
 
 
 def read_reference_lines(
-    root: Path, records: StudyRecords, default: str, log_path: Callable[[str], Path]
+    root: Path, records: Study, default: str, log_path: Callable[[str], Path]
 ) -> tuple[ReferenceLine, ...]:
     """Return the reference line of each card that a default server ran on, in the order of the cards' ids.
 

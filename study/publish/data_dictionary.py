@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from study.analyze.cards_table import CARD_COLUMNS, RUN_CARD_COLUMNS
 from study.analyze.first_requests import FIRST_REQUEST_COLUMNS
 from study.analyze.level_tables import LEVEL_COLUMNS, START_COLUMNS
 from study.analyze.tables import COMPARISON_COLUMNS, LEFT_OUT_COLUMNS, RUN_COLUMNS, SESSION_FIGURE_COLUMNS
@@ -34,8 +35,12 @@ TABLES: Mapping[str, Sequence[str]] = {
     "starts": START_COLUMNS,
     "first_requests": FIRST_REQUEST_COLUMNS,
     "left_out": LEFT_OUT_COLUMNS,
+    "cards": CARD_COLUMNS,
+    "run_cards": RUN_CARD_COLUMNS,
 }
-"""Every table of a study that is written as CSV, with its columns."""
+"""Every table of a study that is written as CSV, with its columns; the last ones only where there is something."""
+SOMETIMES = ("cards", "run_cards")
+"""Tables of a study on several kinds of card, and of one whose servers are on several cards each."""
 
 MACHINE_BOUND = 10**15
 NEVER = "never null"

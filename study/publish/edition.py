@@ -8,11 +8,11 @@ Other files of the folder, executed notebooks among them, are left alone, and so
 generated parts of `section.md`; the page shows it too.
 """
 
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from study.analyze.tables_on_disk import write_csv
 from study.design.whole_files import make_folder, write_whole
 from study.errors import InputError
 from study.publish.edition_file import (
@@ -155,9 +155,8 @@ def _make_files(edition: Edition, before: Before | None, follow: Follow) -> dict
 
 def _make_tables(view: StudyView) -> dict[str, str]:
     """Return a study's tables as CSV: name to text."""
-    with tempfile.TemporaryDirectory() as made:
-        paths = view.write_tables(Path(made))
-        return {path.stem: path.read_bytes().decode() for path in sorted(paths) if path.suffix == ".csv"}
+    frames = view.make_tables()
+    return {name: write_csv(frames[name]) for name in sorted(frames)}
 
 
 def _table_path(view: StudyView, name: str) -> str:

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from study.analyze.formats import format_counted, format_ms, format_seconds
 from study.publish.panels import ROW_IN, Frame, label_bottom, make_panels, say_why_not, scale_times, warn_of_rehearsal
+from study.publish.picking import MOST_POINTS, pick_values, say_picked
 from study.publish.plain_text import clean_text
 from study.publish.plates import INK, WIDTH_IN, Plate, figure_style
 from study.publish.wording import say_users
@@ -49,7 +50,7 @@ def draw_tpot(runs: pd.DataFrame, frame: Frame) -> Plate:
     caption = (
         "One point a run: the median TPOT over its requests. The bar and the number are the median over runs. Lower is "
         "faster; each panel has its own axis, which starts above 0 and is logarithmic for wide spreads."
-    )
+    ) + _say_drawn(seen, ["level", "users"], "runs")
     return Plate("tpot", title, f"Median TPOT. {'; '.join(said)}.", caption, figure, frame.rehearsal)
 
 
@@ -77,7 +78,14 @@ def draw_starts(starts: pd.DataFrame, frame: Frame) -> Plate:
         for cache, rows in starts.groupby("cache", sort=True)
     ]
     caption = "One point a launch; hollow where caches were emptied first (cold). The bar is the median over launches."
+    caption += _say_drawn(starts, ["level", "cache"], "launches")
     return Plate("starts", title, f"Start to the first token. {'; '.join(said)}.", caption, figure, frame.rehearsal)
+
+
+def _say_drawn(rows: pd.DataFrame, cell: list[str], what: str) -> str:
+    """Say, with a space before it, that not every point is drawn; nothing where all are."""
+    drawn = sum(min(count, MOST_POINTS) for count in rows.groupby(cell).size())
+    return say_picked(drawn, len(rows), MOST_POINTS, what)
 
 
 def _values_by_level(rows: pd.DataFrame, column: str) -> dict[str, list[float]]:
@@ -94,11 +102,12 @@ def _draw_points(
         if not points:
             axes.text(0.02, row, without, transform=axes.get_yaxis_transform(), va="center_baseline", fontsize=7.5)
             continue
+        median = statistics.median(points)
+        points = pick_values(points)
         middle = (min(len(points), 3) - 1) / 2
         spread = [row + _JITTER * (place % 3 - middle) for place in range(len(points))]
         look = {"facecolor": "none", "edgecolor": marks[level].colour} if hollow else {"color": marks[level].colour}
         sns.scatterplot(x=points, y=spread, ax=axes, marker=marks[level].marker, s=26, legend=False, **look)
-        median = statistics.median(points)
         axes.vlines(median, row - 0.36, row + 0.36, color=INK, linewidth=1.4)
         axes.annotate(
             f"{median:,.2f}", (points[-1], row), (5, 0), textcoords="offset points", va="center_baseline", fontsize=7.5

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from study.store import StudyRecords
+from study.analyze.run_digest import Study
 
 LEAST_BLOCKS = 2
 
@@ -32,7 +32,7 @@ class LaunchOrder:
     why_no_drift: str
 
 
-def order_launches(runs: pd.DataFrame, records: StudyRecords) -> LaunchOrder:
+def order_launches(runs: pd.DataFrame, records: Study) -> LaunchOrder:
     """Put runs that count in the order of their launches.
 
     The drift of a run is by how many percent its mean TPOT is above what its level and its block have at its number of
@@ -64,7 +64,7 @@ def order_launches(runs: pd.DataFrame, records: StudyRecords) -> LaunchOrder:
     return LaunchOrder(seen.drop(columns=["launch_id", "mean_tpot_ms"]), why)
 
 
-def _place_launches(records: StudyRecords) -> dict[str, int]:
+def _place_launches(records: Study) -> dict[str, int]:
     """Return the place of each measured launch among those of its block on its card, from 1, by launch id."""
     places, last = {}, Counter[tuple[int, str]]()
     for launch in sorted(records.launches, key=lambda one: (one.spawn_unix_s, one.position, one.launch_id)):
@@ -84,12 +84,18 @@ def _residual_percent(part: pd.DataFrame) -> NDArray[np.float64]:
     kept = part[paired]
     if kept.empty:
         return residual
-    design = pd.concat([pd.get_dummies(kept["level"]), pd.get_dummies(kept["block"])], axis=1).to_numpy(float)
-    values = np.log(kept["mean_tpot_ms"].to_numpy(float))
-    fitted = design @ np.linalg.lstsq(design, values, rcond=None)[0]
+    # With blocks taken out of both sides, least squares has a column a level, not one a block as well.
+    values = _within_blocks(kept[["mean_tpot_ms"]].astype(float).transform(np.log), kept["block"])[:, 0]
+    design = _within_blocks(pd.get_dummies(kept["level"], dtype=float), kept["block"])
+    left = values - design @ np.linalg.lstsq(design, values, rcond=None)[0]
     # Rounded, so that the last digits of another linear algebra library change no figure.
-    residual[paired.to_numpy()] = np.round(100.0 * np.expm1(values - fitted), 9)
+    residual[paired.to_numpy()] = np.round(100.0 * np.expm1(left), 9)
     return residual
+
+
+def _within_blocks(columns: pd.DataFrame, blocks: "pd.Series[int]") -> NDArray[np.float64]:
+    """Return columns (runs, columns) without the mean of each block."""
+    return (columns - columns.groupby(blocks).transform("mean")).to_numpy(float)
 
 
 def mean_by_place(runs: pd.DataFrame, column: str) -> dict[int, float]:

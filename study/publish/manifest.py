@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import study
-from study.store import Store, StudyRecords, sha256
+from study.analyze.run_digest import Study
+from study.store import Store, sha256
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class Source:
     """One study that an edition publishes: where it lies and what was read of it."""
 
     store: Store
-    records: StudyRecords
+    records: Study
 
 
 def make_manifest(edition: str, sources: Sequence[Source], references: Mapping[str, str] | None = None) -> str:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import matplotlib as mpl
@@ -96,7 +97,7 @@ class Plate:
 
     def svg(self) -> str:
         """Return the figure as an SVG file with a ground of its own, light or dark as its reader's settings are."""
-        head, body = _split_svg(self._draw_svg())
+        head, body = _split_svg(self._svg)
         body = body.replace(INK, "currentColor")
         words = f"<title>{_escape(self.title)}</title><desc>{_escape(self.full_alt)}</desc>"
         dark = f"svg {{ color: {DARK_INK} }} .ground {{ fill: {DARK_GROUND} }}"
@@ -112,7 +113,7 @@ class Plate:
             place: letters, digits and `-`; begins every id of this figure.
 
         """
-        head, body = _split_svg(self._draw_svg())
+        head, body = _split_svg(self._svg)
         view = re.search(r'viewBox="[^"]*"', head)
         body = re.sub(r'\bid="', f'id="{place}-', body)
         body = re.sub(r'href="#', f'href="#{place}-', body)
@@ -140,7 +141,8 @@ class Plate:
         title, caption = _escape(self.title), _escape(self.full_caption)
         return f"<figure><b>{title}</b><br>{image}<figcaption>{caption}</figcaption></figure>"
 
-    def _draw_svg(self) -> str:
+    @cached_property
+    def _svg(self) -> str:
         text = io.StringIO()
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         with figure_style():

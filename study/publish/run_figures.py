@@ -7,11 +7,11 @@
 Lines are runs; a level has its colour and marker everywhere.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -19,6 +19,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from study.analyze.formats import format_counted, format_mhz, format_ms
+from study.analyze.run_traces import CARD_COLUMNS
 from study.publish.launch_order import LaunchOrder, mean_by_place
 from study.publish.panels import (
     ROW_IN,
@@ -30,9 +31,10 @@ from study.publish.panels import (
     scale_times,
     warn_of_rehearsal,
 )
+from study.publish.picking import MOST_LINES, MOST_POINTS, pick_runs, say_picked
 from study.publish.plain_text import clean_text
 from study.publish.plates import ALARM, FAINT, INK, WIDTH_IN, Plate, figure_style
-from study.publish.traces import CARD_COLUMNS, CardTraces
+from study.publish.traces import CardTraces
 from study.publish.wording import say_percent, say_users
 
 CARD_LABELS = {"mhz": "SM clock, MHz", "temperature_c": "temperature, \N{DEGREE SIGN}C", "power_w": "power, W"}
@@ -44,7 +46,7 @@ ORDER_LABELS = {
 }
 DARKEST = 0.55
 CARD_ROW_IN = 1.15
-_LINE = {"linewidth": 0.9, "alpha": 0.85, "legend": False, "estimator": None, "units": "run_id", "sort": False}
+_LINE: Mapping[str, Any] = {"linewidth": 0.9, "alpha": 0.85}
 
 
 def draw_requests(spread: pd.DataFrame, frame: Frame) -> Plate:
@@ -61,10 +63,13 @@ def draw_requests(spread: pd.DataFrame, frame: Frame) -> Plate:
         why = "no request of a run that counts has a TPOT"
         return say_why_not("requests", title, why, frame.rehearsal)
     levels = _levels_in(seen, frame)
+    medians = seen[seen["percent"] == 50.0]
+    picked = pick_runs(medians, "tpot_ms", MOST_LINES)
+    drawn = seen[seen["run_id"].isin(picked)]
     with figure_style():
         figure, panels = make_panels(frame, 5)
         for users, axes in panels.items():
-            part = seen[seen["users"] == users]
+            part = drawn[drawn["users"] == users]
             scale_times(axes, part["tpot_ms"])
             _draw_lines(axes, part, ("tpot_ms", "percent"), frame)
             for level, runs in part[part["percent"] == 50.0].groupby("level"):
@@ -79,7 +84,7 @@ def draw_requests(spread: pd.DataFrame, frame: Frame) -> Plate:
     caption = (
         "One line a run: the share of its requests that took at most so long for a token; the marker is the run's "
         "median. A steep line is a run whose requests all took the same time; a flat stretch parts two kinds of them."
-    )
+    ) + say_picked(len(picked), len(medians), MOST_LINES)
     said = "; ".join(_say_spread(seen[seen["users"] == users], users, levels) for users in frame.users)
     return Plate("requests", title, f"TPOT over requests, with the {_ENDS}. {said}.", caption, figure, frame.rehearsal)
 
@@ -113,11 +118,14 @@ def draw_clock(traces: CardTraces, frame: Frame) -> Plate:
         why = next(iter(traces.why_missing.values()), "no run that counts has samples of the card")
         return say_why_not("clock", title, f"The card was not read: {why}", frame.rehearsal)
     users = [count for count in frame.users if (samples["users"] == count).any()]
+    runs = samples.groupby(["run_id", "level", "users"], sort=False)[[shown[0]]].median().reset_index()
+    picked = pick_runs(runs, shown[0], MOST_LINES)
+    drawn = samples[samples["run_id"].isin(picked)]
     with figure_style():
         figure = Figure(figsize=(WIDTH_IN, 0.75 + CARD_ROW_IN * len(users)), layout="constrained")
         grid = figure.subplots(len(users), len(shown), squeeze=False, sharex=True, sharey="col")
         for row, count in zip(grid, users, strict=True):
-            _draw_card(row, samples[samples["users"] == count], shown, frame)
+            _draw_card(row, drawn[drawn["users"] == count], shown, frame)
             row[0].set_ylabel(say_users(count), fontweight="bold")
         for axes, name in zip(grid[0], shown, strict=True):
             axes.set_title(CARD_LABELS[name])
@@ -125,7 +133,8 @@ def draw_clock(traces: CardTraces, frame: Frame) -> Plate:
         add_legend(figure, _levels_in(samples, frame), *_shade_patches(samples))
         warn_of_rehearsal(figure, frame.rehearsal)
     said = "; ".join(_say_card(samples[samples["users"] == count], count, shown, frame) for count in users)
-    return Plate("clock", title, f"The card within runs. {said}.", _say_shades(traces), figure, frame.rehearsal)
+    caption = _say_shades(traces) + say_picked(len(picked), len(runs), MOST_LINES)
+    return Plate("clock", title, f"The card within runs. {said}.", caption, figure, frame.rehearsal)
 
 
 def _say_shades(traces: CardTraces) -> str:
@@ -218,8 +227,9 @@ def draw_order(order: LaunchOrder, frame: Frame) -> Plate:
     with figure_style():
         figure = Figure(figsize=(WIDTH_IN, 1.0 + 6 * ROW_IN * len(shown)), layout="constrained")
         grid = figure.subplots(len(shown), 1, squeeze=False, sharex=True)[:, 0]
+        picked = pick_runs(runs, next(iter(shown)), MOST_POINTS)
         for axes, (name, label) in zip(grid, shown.items(), strict=True):
-            _draw_places(axes, runs.dropna(subset=[name]), name, frame)
+            _draw_places(axes, runs.dropna(subset=[name]), name, frame, picked)
             axes.set_ylabel(label)
         if "drift_percent" in shown:
             grid[0].axhline(0.0, color=INK, linewidth=0.8)
@@ -237,16 +247,17 @@ def draw_order(order: LaunchOrder, frame: Frame) -> Plate:
     )
     if order.why_no_drift:
         caption = f"One point a run. No drift is shown: {order.why_no_drift}."
+    caption += say_picked(len(picked), len(runs), MOST_POINTS)
     return Plate("order", title, _say_order(order, runs), caption, figure, frame.rehearsal)
 
 
-def _draw_places(axes: Axes, runs: pd.DataFrame, name: str, frame: Frame) -> None:
-    """Draw one point a run, those of one place side by side by users, and the mean of each place as a bar."""
+def _draw_places(axes: Axes, runs: pd.DataFrame, name: str, frame: Frame, picked: Collection[str]) -> None:
+    """Draw a point for each run that is picked, side by side by users, and the mean of each place as a bar."""
     marks = frame.marks()
     width = 0.5 / max(1, len(frame.users) - 1)
     beside = {users: -0.25 + width * place for place, users in enumerate(frame.users)}
     for level in _levels_in(runs, frame):
-        part = runs[runs["level"] == level]
+        part = runs[(runs["level"] == level) & runs["run_id"].isin(picked)]
         axes.scatter(
             part["place"] + part["users"].map(beside), part[name], s=16, marker=marks[level].marker,
             color=marks[level].colour, linewidth=0, zorder=3,
@@ -277,6 +288,7 @@ def _levels_in(rows: pd.DataFrame, frame: Frame) -> list[str]:
 
 def _draw_lines(axes: Axes, rows: pd.DataFrame, columns: tuple[str, str], frame: Frame) -> None:
     """Draw one line a run in the colour of its level."""
-    colours: Mapping[str, str] = {level: mark.colour for level, mark in frame.marks().items()}
-    x, y = columns
-    sns.lineplot(rows, x=x, y=y, hue="level", hue_order=frame.levels, palette=colours, ax=axes, **_LINE)
+    # One call a line: seaborn takes ten times as long for a line a run.
+    for level, mark in frame.marks().items():
+        for _, run in rows[rows["level"] == level].groupby("run_id", sort=False):
+            axes.plot(*(run[name].to_numpy(float) for name in columns), color=mark.colour, **_LINE)

@@ -10,6 +10,7 @@ from study.analyze.recommend_starts import starts_alone
 from study.analyze.switches_diff import diff_sets
 from study.publish import sheets
 from study.publish.card_use import list_card_use, list_reference, say_reference
+from study.publish.cards_part import list_across_cards, list_sessions, say_kinds
 from study.publish.claims_part import list_misleading, say_claims, warn_of_claims
 from study.publish.plain_text import clean_text
 from study.publish.plates import Plate
@@ -229,7 +230,7 @@ def _session_block(one: Shown, kind: str) -> Block:
     lacking = say_not_run(one.view.records)
     if not len(found.runs):
         return Block(one.heading, sentences=("No run was recorded: this study measured starts alone.", *lacking))
-    tables = [sheets.list_session(found, one.view.users)]
+    tables = list_sessions(found, one.view.users)
     warnings = []
     heat = found.throttling
     if kind == "throttled":
@@ -247,11 +248,11 @@ def _session_block(one: Shown, kind: str) -> Block:
     tables.append(sheets.list_runs(found))
     return Block(
         one.heading,
-        sentences=(*lacking, *say_reference(one.view.reference_lines)),
+        sentences=(*say_kinds(found), *lacking, *say_reference(one.view.reference_lines)),
         warnings=tuple(warnings),
         sheets=tuple(tables),
         pictures=tuple(one.picture(key) for key in ("tpot", "requests", "clock", "order")),
-        files=one.links("session", "session_figures", "runs", "left_out"),
+        files=one.links("session", "session_figures", "runs", "run_cards", "left_out"),
     )
 
 
@@ -263,14 +264,17 @@ def _reading(one: Shown) -> Block:
     said = say_method(found)
     biased = [text for text in said if text.startswith("METHOD BIASED")]
     users = one.view.users
-    tables = (list_overall(found), list_pairs(found, users), list_host_bound(found, users))
+    tables = (
+        *(list_overall(found), list_pairs(found, users), list_host_bound(found, users)),
+        list_across_cards(found, users),
+    )
     return Block(
         one.heading,
         sentences=tuple(text for text in said if text not in biased),
         warnings=tuple(biased),
         sheets=tuple(table for table in tables if table is not None),
         pictures=(one.picture("costs"),),
-        files=one.links("comparison_input"),
+        files=one.links("comparison_input", "cards"),
     )
 
 

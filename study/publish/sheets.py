@@ -19,6 +19,8 @@ from study.publish.start_parts import LevelParts
 
 LONGEST_CELL = 600
 """Characters of a cell; what is longer is cut, with an ellipsis. Tables on disk have it whole."""
+MOST_ROWS = 400
+"""Rows of a list of runs or launches; the table on disk, which is linked below it, has them all."""
 Row: TypeAlias = Mapping[Hashable, Any]
 
 
@@ -211,11 +213,15 @@ def list_session(found: Findings, users: Sequence[int]) -> Sheet:
 
 
 def list_runs(found: Findings) -> Sheet:
-    """Lay out every run with its validity and the reasons."""
+    """Lay out the runs with their validity and the reasons: all, or the first `MOST_ROWS`."""
     head = ("run", "level", "users", "seed", "median TPOT", "mean TPOT", "SM clock", "valid", "counts", "notes")
     table = found.runs.astype(object).where(found.runs.notna(), None).to_dict("records")
     order = {level: place for place, level in enumerate(found.levels)}
     table.sort(key=lambda row: (row["users"], row["block"], order.get(row["level"], len(order)), row["attempt"]))
+    count, counted = len(table), sum(bool(row["counts"]) for row in table)
+    title = f"All {count} runs, {counted} of which count"
+    if count > MOST_ROWS:
+        title = f"The first {MOST_ROWS} of {count:,} runs, {counted:,} of which count; runs.csv has all"
     rows = [
         (
             str(row["run_id"]),
@@ -229,20 +235,22 @@ def list_runs(found: Findings) -> Sheet:
             "yes" if row["counts"] else f"no: {row['left_out']}",
             str(row["notes"] or MISSING),
         )
-        for row in table
+        for row in table[:MOST_ROWS]
     ]
-    counted = sum(row[8] == "yes" for row in rows)
-    return Sheet(f"All {len(rows)} runs, {counted} of which count", head, tuple(rows), folded=True)
+    return Sheet(title, head, tuple(rows), folded=True)
 
 
 def list_left_out(found: Findings) -> Sheet:
-    """Lay out what entered no figure, and why."""
+    """Lay out what entered no figure, and why: all, or the first `MOST_ROWS`."""
     table = found.left_out.astype(object).where(found.left_out.notna(), None).to_dict("records")
     rows = [
         (f"{row['kind']} {row['id']}", str(row["level"]), str(row["reason"]), str(row["detail"] or MISSING))
-        for row in table
+        for row in table[:MOST_ROWS]
     ]
-    return Sheet("Left out of every figure", ("what", "level", "why", "what was seen"), tuple(rows))
+    title = "Left out of every figure"
+    if len(table) > MOST_ROWS:
+        title += f", the first {MOST_ROWS} of {len(table):,}; left_out.csv has all"
+    return Sheet(title, ("what", "level", "why", "what was seen"), tuple(rows))
 
 
 def list_throttling(found: Findings) -> Sheet:

@@ -5,20 +5,20 @@ from datetime import UTC, datetime
 
 import study
 from study.analyze.findings import Findings
-from study.analyze.formats import format_count, format_model
+from study.analyze.formats import format_counted, format_model
+from study.analyze.run_digest import Study
 from study.publish.sheets import Sheet
-from study.store import StudyRecords
 
 NOT_RECORDED = "not recorded"
 
 
-def newest_date(records: StudyRecords) -> str:
+def newest_date(records: Study) -> str:
     """Return the day (UTC) of the newest record, so that an edition built again says the same."""
     stamps = [*(one.spawn_unix_s for one in records.launches), *(one.started_unix_s for one in records.runs)]
     return datetime.fromtimestamp(max(stamps), tz=UTC).date().isoformat()
 
 
-def make_stamp(edition: str, found: Findings, records: StudyRecords) -> Sheet:
+def make_stamp(edition: str, found: Findings, records: Study) -> Sheet:
     """Lay out the stamp of one study."""
     machines = [launch.machine for launch in records.launches]
     asked = found.comparable
@@ -54,7 +54,7 @@ def _join(values: Iterable[str | None]) -> str:
 def _say_cards(found: Findings) -> str:
     if found.device == "cpu":
         return "none: vLLM's CPU backend"
-    names = [f"{card.name or NOT_RECORDED} ({format_count(card.launches)} launches)" for card in found.cards]
+    names = [f"{card.name or NOT_RECORDED} ({format_counted(card.launches, 'launch')})" for card in found.cards]
     return ", ".join(names) or NOT_RECORDED
 
 

@@ -7,16 +7,20 @@ from typing import Any
 
 import pandas as pd
 
+from study.analyze.digests_on_disk import read_digests
 from study.analyze.findings import Findings, FindOptions, find
+from study.analyze.judged_runs import JudgedRun, judge_runs
 from study.analyze.recommend import Advice, headline, recommend
 from study.analyze.recommend_starts import complete_starts, why_starts_differ
 from study.analyze.reference_line import ReferenceLine
+from study.analyze.run_digest import RunDigest
 from study.analyze.runs import DEFAULT_BELOW_SHARE
-from study.analyze.tables_on_disk import write_tables
+from study.analyze.tables_on_disk import make_frames, write_frames, write_tables
 from study.design.levels import LEVELS_DIR, read_levels
 from study.design.parameters import Parameters
 from study.errors import InputError
 from study.publish.card_use import read_reference_lines
+from study.publish.cards_part import tabulate_cards
 from study.publish.figures import draw_starts, draw_tpot
 from study.publish.forest import draw_costs
 from study.publish.launch_order import order_launches
@@ -26,7 +30,8 @@ from study.publish.run_figures import draw_clock, draw_order, draw_requests
 from study.publish.start_figures import draw_served, draw_start_parts
 from study.publish.start_parts import LevelParts, add_other_parts, good_starts, read_level_parts
 from study.publish.traces import spread_requests, trace_card
-from study.store import Store, StudyRecords
+from study.reading import StudyOf
+from study.store import Store
 
 FIGURES = ("tpot", "requests", "clock", "order", "starts", "start_parts", "costs", "served")
 
@@ -53,7 +58,8 @@ class StudyView:
 
     Attributes:
         store: where it lies.
-        records: its raw records.
+        records: its launches, and the digests of its runs.
+        judged: its runs, judged.
         options: how it was read.
         found: everything that was found.
         users: numbers of users that are published, in order.
@@ -65,7 +71,8 @@ class StudyView:
     """
 
     store: Store
-    records: StudyRecords
+    records: StudyOf[RunDigest]
+    judged: tuple[JudgedRun, ...]
     options: FindOptions
     found: Findings
     users: tuple[int, ...]
@@ -88,7 +95,13 @@ class StudyView:
         """Write its tables to a folder, its processed one by default, and return the files."""
         chosen = self.options
         place = folder or self.store.processed
-        return write_tables(self.records, place, chosen.use_for, chosen.levels, chosen.below_share)
+        files = write_tables(self.records, place, chosen.use_for, chosen.levels, chosen.below_share)
+        return files + write_frames(tabulate_cards(self.found), place)
+
+    def make_tables(self) -> dict[str, pd.DataFrame]:
+        """Return its tables by name, as `write_tables` writes them."""
+        chosen = self.options
+        return make_frames(self.records, self.judged, chosen.use_for, chosen.levels) | tabulate_cards(self.found)
 
     def draw(self, others: Sequence["StudyView"] = ()) -> dict[str, Plate]:
         """Return its figures by their key (`FIGURES`); `others` as in `draw_each`."""
@@ -141,15 +154,17 @@ def read_view(root: Path, store: Store, options: ViewOptions) -> StudyView:
         InputError: no such study, no records, or users that were not run.
 
     """
-    records = store.read()
+    records = read_digests(store, lambda frame: _choose_below_share(frame, options))
     if not records.launches and not records.runs:
         raise InputError(f"study '{store.study}' has no records in '{store.raw}'; run its session first")
     asked = _choose_options(root, records, options)
-    found = find(records, asked)
+    judged = judge_runs(records, asked.below_share)
+    found = find(records, asked, judged)
     parts, lost = read_level_parts(records.launches, found.levels, store.log_path)
     return StudyView(
         store=store,
         records=records,
+        judged=judged,
         options=asked,
         found=found,
         users=_choose_users(records, options.users),
@@ -160,20 +175,23 @@ def read_view(root: Path, store: Store, options: ViewOptions) -> StudyView:
     )
 
 
-def _choose_options(root: Path, records: StudyRecords, options: ViewOptions) -> FindOptions:
+def _choose_options(root: Path, records: StudyOf[Any], options: ViewOptions) -> FindOptions:
     """Return how to read a study: as given, else as its last session asked, else by default."""
-    last = _last_asked(records)
-    margin = options.margin or last.get("margin") or Parameters.model_fields["margin"].default
-    below_share = options.below_share or last.get("throttled_below_share") or DEFAULT_BELOW_SHARE
+    margin = options.margin or _last_asked(records).get("margin") or Parameters.model_fields["margin"].default
+    below_share = _choose_below_share(records, options)
     use_for = read_use_for(root, records)
     return FindOptions(margin=margin, levels=tuple(use_for), use_for=use_for, below_share=below_share)
 
 
-def _last_asked(records: StudyRecords) -> Mapping[str, Any]:
+def _choose_below_share(records: StudyOf[Any], options: ViewOptions) -> float:
+    return options.below_share or _last_asked(records).get("throttled_below_share") or DEFAULT_BELOW_SHARE
+
+
+def _last_asked(records: StudyOf[Any]) -> Mapping[str, Any]:
     return records.sessions[-1].asked if records.sessions else {}
 
 
-def read_use_for(root: Path, records: StudyRecords) -> dict[str, str]:
+def read_use_for(root: Path, records: StudyOf[Any]) -> dict[str, str]:
     """Return what each level is for, in the order of levels: the last session's, then those of the level files.
 
     What a session recorded goes before a file that was edited since.
@@ -185,7 +203,7 @@ def read_use_for(root: Path, records: StudyRecords) -> dict[str, str]:
     return {**recorded, **{name: text for name, text in known.items() if name not in recorded}}
 
 
-def _choose_users(records: StudyRecords, given: Sequence[int] | None) -> tuple[int, ...]:
+def _choose_users(records: StudyOf[Any], given: Sequence[int] | None) -> tuple[int, ...]:
     run = sorted({one.users for one in records.runs})
     if given is None:
         asked = _last_asked(records).get("users_published") or run
@@ -197,7 +215,7 @@ def _choose_users(records: StudyRecords, given: Sequence[int] | None) -> tuple[i
     return tuple(given)
 
 
-def tabulate_starts(records: StudyRecords) -> pd.DataFrame:
+def tabulate_starts(records: StudyOf[Any]) -> pd.DataFrame:
     """Return one row a measured launch that got to its first token: `level`, `cache`, `start_s`."""
     rows = [
         (one.level, one.cache, one.first_token_s - one.spawn_s)

@@ -1,27 +1,18 @@
-"""What the figures of single runs are drawn from: samples of the card within loads, thinned, and times of requests."""
+"""What the figures of single runs are drawn from, as frames: samples of the card within loads, times of requests."""
 
-import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from study.analyze.load_window import LoadWindow, Missing, find_window
-from study.analyze.runs import request_columns
-from study.design.clock_events import SW_POWER_CAP, THERMAL_OR_BRAKE
+from study.analyze.run_digest import RunDigest
+from study.analyze.run_traces import CARD_COLUMNS, POINT_COLUMNS, QUANTILES, RunTrace, trace_run
 from study.records import RunRecord
 
-MOST_POINTS = 80
-"""Of one run's line: a panel is 150 px wide, and a study has hundreds of runs."""
-QUANTILES = 51
-"""Points of one run's distribution; the middle one is the median."""
-CARD_COLUMNS = {"mhz": "sm_clock_mhz", "temperature_c": "temperature_c", "power_w": "power_w"}
-"""Column of the traces to column of the telemetry."""
-_REASONS = {"slowed": THERMAL_OR_BRAKE, "capped": SW_POWER_CAP}
-_SAMPLE_COLUMNS = ("run_id", "level", "users", "share", *CARD_COLUMNS, *_REASONS)
+Run = RunRecord | RunDigest
+_RUN_COLUMNS = ("run_id", "level", "users")
 
 
 @dataclass(frozen=True)
@@ -43,66 +34,41 @@ class CardTraces:
     greatest_s: float
 
 
-def trace_card(runs: Iterable[RunRecord]) -> CardTraces:
+def trace_card(runs: Iterable[Run]) -> CardTraces:
     """Return clock, temperature and power within the loads of `runs`, each run thinned to at most `MOST_POINTS`."""
-    parts: list[pd.DataFrame] = []
+    traced = [(run, _trace_of(run)) for run in runs]
     reasons: dict[str, Counter[str]] = {name: Counter() for name in CARD_COLUMNS}
-    lengths_s = []
-    for run in runs:
-        window = find_window(run)
-        if isinstance(window, Missing):
-            for counter in reasons.values():
-                counter[window.reason] += 1
-            continue
-        lengths_s.append(window.duration_s)
-        for name, column in CARD_COLUMNS.items():
-            values = window.column(column)
-            if isinstance(values, Missing):
-                reasons[name][values.reason] += 1
-        parts.append(_thin(run, window))
-    columns = list(_SAMPLE_COLUMNS)
-    samples = pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
+    for _, trace in traced:
+        for name, reason in trace.missing.items():
+            reasons[name][reason] += 1
+    seen = [(run, trace, trace.points.shape[1]) for run, trace in traced if trace.duration_s is not None]
+    samples = _repeat([run for run, _, _ in seen], [points for _, _, points in seen])
+    for place, name in enumerate(POINT_COLUMNS):
+        samples[name] = np.concatenate([trace.points[place] for _, trace, _ in seen]) if seen else None
     why = {name: counter.most_common(1)[0][0] for name, counter in reasons.items() if counter}
+    lengths_s = [trace.duration_s for _, trace, _ in seen if trace.duration_s is not None]
     return CardTraces(samples, why, min(lengths_s, default=0.0), max(lengths_s, default=0.0))
 
 
-def _thin(run: RunRecord, window: LoadWindow) -> pd.DataFrame:
-    """Return one run's points: medians of equally many samples each."""
-    frame = pd.DataFrame({"share": (window.t_s - window.started_s) / window.duration_s})
-    for name, column in CARD_COLUMNS.items():
-        values = window.column(column)
-        frame[name] = np.nan if isinstance(values, Missing) else values
-    masks = window.masks() or [None] * len(frame)
-    for name, bits in _REASONS.items():
-        frame[name] = [math.nan if mask is None else float(bool(mask & bits)) for mask in masks]
-    groups = np.arange(len(frame)) // math.ceil(len(frame) / MOST_POINTS)
-    grouped = frame.groupby(groups)
-    thinned = grouped[["share", *CARD_COLUMNS]].median().join(grouped[list(_REASONS)].mean())
-    return thinned.assign(run_id=run.run_id, level=run.level, users=run.users)
-
-
-def request_tpot_ms(run: RunRecord) -> NDArray[np.float64]:
-    """Return the TPOT (requests,) in ms of a run's successful requests of two tokens or more; empty without a load."""
-    if run.load is None:
-        return np.array([], dtype=np.float64)
-    columns = request_columns(run.load.requests)
-    timed = columns.success & (columns.output_tokens >= 2.0) & (columns.latency_s > columns.ttft_s)
-    spent_s = columns.latency_s[timed] - columns.ttft_s[timed]
-    tpot_ms: NDArray[np.float64] = 1e3 * spent_s / (columns.output_tokens[timed] - 1.0)
-    return tpot_ms
-
-
-def spread_requests(runs: Iterable[RunRecord]) -> pd.DataFrame:
+def spread_requests(runs: Iterable[Run]) -> pd.DataFrame:
     """Return the distribution of TPOT over each run's requests, as quantiles.
 
     One row a quantile: `run_id`, `level`, `users`, `requests` (how many), `percent` (0 to 100) and `tpot_ms`.
     """
-    percents = np.linspace(0.0, 100.0, QUANTILES)
-    parts = []
-    for run in runs:
-        tpot_ms = request_tpot_ms(run)
-        if tpot_ms.size:
-            frame = pd.DataFrame({"percent": percents, "tpot_ms": np.percentile(tpot_ms, percents)})
-            parts.append(frame.assign(run_id=run.run_id, level=run.level, users=run.users, requests=tpot_ms.size))
-    columns = ["run_id", "level", "users", "requests", "percent", "tpot_ms"]
-    return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
+    seen = [(run, trace) for run in runs if (trace := _trace_of(run)).tpot_ms.size]
+    frame = _repeat([run for run, _ in seen], [QUANTILES] * len(seen))
+    frame["requests"] = np.repeat([trace.requests for _, trace in seen], QUANTILES) if seen else None
+    frame["percent"] = np.tile(np.linspace(0.0, 100.0, QUANTILES), len(seen))
+    frame["tpot_ms"] = np.concatenate([trace.tpot_ms for _, trace in seen]) if seen else None
+    return frame
+
+
+def _trace_of(run: Run) -> RunTrace:
+    return run.trace if isinstance(run, RunDigest) else trace_run(run)
+
+
+def _repeat(runs: Sequence[Run], rows: Sequence[int]) -> pd.DataFrame:
+    """Return a frame that names each run in so many rows."""
+    columns = {name: [getattr(run, name) for run in runs] for name in _RUN_COLUMNS}
+    frame = pd.DataFrame(columns, columns=list(_RUN_COLUMNS))
+    return frame.loc[np.repeat(np.arange(len(runs)), rows)].reset_index(drop=True)

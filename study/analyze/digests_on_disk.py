@@ -1,0 +1,134 @@
+"""Reads a study as digests, and keeps them on disk, so that a file whose bytes were read before is not parsed again.
+
+    data/processed/.cache/<study>.digests    first line: SHA-256 of the rest; then one line a run:
+                                             SHA-256 of its file, SHA-256 of its launch, digest as JSON
+
+The folder may be deleted at any time, and is nothing to publish. A digest is used for the same bytes of a run, the same
+launch, the same threshold and the same code alone; a file that is damaged, cut short or of other code is not looked at.
+What cannot be read is never kept, and whether records go together is asked each time.
+"""
+
+import hashlib
+import platform
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pydantic
+
+import study
+from study.analyze.run_digest import Digester, RunDigest
+from study.design.plain_files import read_bytes
+from study.design.whole_files import make_folder, write_whole
+from study.errors import InputError
+from study.reading import RunReader, StudyOf
+from study.store import Store
+
+CACHE = ".cache"
+LEAST_RUNS = 100
+"""A study with fewer runs is read in a second, and leaves no cache."""
+MOST_CACHE_BYTES = 2**32
+_DIGITS = 64
+_DIGESTS: pydantic.TypeAdapter[RunDigest] = pydantic.TypeAdapter(RunDigest)
+_SOURCES = ("*.py", "design/*.py", "analyze/*.py")
+_IGNORE = "# Digests of raw records: made again where they are not here.\n*\n"
+
+
+def read_digests(
+    store: Store, share_of: Callable[[StudyOf[Any]], float], least_runs: int = LEAST_RUNS
+) -> StudyOf[RunDigest]:
+    """Read a study, one run at a time.
+
+    Args:
+        store: its raw folder.
+        share_of: is given the study without its runs, and returns the share of the card's highest SM clock below which
+            a busy clock counts as throttled.
+        least_runs: smallest study that leaves a cache.
+
+    Raises:
+        RecordError, InputError: what `Store.read` refuses, in the same words.
+
+    """
+    caches: list[DigestCache] = []
+
+    def choose(frame: StudyOf[Any]) -> RunReader[RunDigest]:
+        path = store.processed.parent / CACHE / f"{store.study}.digests"
+        caches.append(DigestCache(path, Digester(frame.launches, share_of(frame))))
+        return caches[0].reader()
+
+    reading = store.read_runs(choose)
+    if len(reading.records.runs) >= least_runs:
+        caches[0].save()
+    return reading.accept()
+
+
+class DigestCache:
+    """The digests of one study on disk, by the SHA-256 of each run's file."""
+
+    def __init__(self, path: Path, digester: Digester) -> None:
+        self._path = path
+        self._digester = digester
+        self._launches = {one: digester.hash_launch(one) for one in digester.launches}
+        self._without = digester.hash_launch("")
+        self._head = f"{code_number()} {digester.below_share!r}".encode()
+        self._found = self._read()
+        self._used: dict[str, bytes] = {}
+        self._new: dict[str, RunDigest] = {}
+
+    def reader(self) -> RunReader[RunDigest]:
+        """Return a reader that takes a digest from here where there is one, and else makes it."""
+        keep = self._new.__setitem__
+        return RunReader(take=self._digester.digest, head=lambda digest: digest, known=self.find, keep=keep)
+
+    def find(self, sha256: str) -> RunDigest | None:
+        """Return what is kept of a run's file; None where nothing is, or its launch is not the same any more."""
+        line = self._found.get(sha256)
+        if line is None:
+            return None
+        try:
+            digest = _DIGESTS.validate_json(line[_DIGITS + 1 :])
+        except pydantic.ValidationError:
+            return None
+        if line[:_DIGITS] != self._hash_of(digest):
+            return None
+        self._used[sha256] = line
+        return digest
+
+    def _hash_of(self, digest: RunDigest) -> bytes:
+        return self._launches.get(digest.launch_id, self._without).encode()
+
+    def _read(self) -> dict[str, bytes]:
+        """Return what is on disk: SHA-256 of a file to its line; nothing where it is not whole or of another head."""
+        try:
+            total, _, body = read_bytes(self._path, MOST_CACHE_BYTES).partition(b"\n")
+        except InputError:
+            return {}
+        if hashlib.sha256(body).hexdigest().encode() != total or not body.startswith(self._head + b"\n"):
+            return {}
+        lines = body.splitlines()[1:]
+        return {line[:_DIGITS].decode(): line[_DIGITS + 1 :] for line in lines}
+
+    def save(self) -> None:
+        """Write what was used, unless it lies there; a place that cannot be written is left as it is."""
+        if not self._new and len(self._used) == len(self._found):
+            return
+        made = {sha256: self._hash_of(one) + b" " + _DIGESTS.dump_json(one) for sha256, one in self._new.items()}
+        lines = [sha256.encode() + b" " + line for sha256, line in (self._used | made).items()]
+        body = b"\n".join([self._head, *lines, b""])
+        try:
+            make_folder(self._path.parent)
+            write_whole(self._path.parent / ".gitignore", _IGNORE)
+            write_whole(self._path, f"{hashlib.sha256(body).hexdigest()}\n{body.decode()}")
+        except (OSError, InputError):
+            return
+
+
+def code_number() -> str:
+    """Return a SHA-256 (hex) of all code that makes a digest, and of the versions of what it calculates with."""
+    root = Path(study.__file__).parent
+    versions = (platform.python_version(), np.__version__, pydantic.VERSION)
+    found = hashlib.sha256(" ".join(versions).encode())
+    for path in sorted(path for pattern in _SOURCES for path in root.glob(pattern)):
+        found.update(f"\n{path.relative_to(root)}\n".encode() + path.read_bytes())
+    return found.hexdigest()

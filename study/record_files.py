@@ -1,0 +1,169 @@
+"""Record files, read one at a time: whole and as the schema has it, or refused with the file's name and the field."""
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from study.design.plain_files import decode_utf8, explain_fields, keys_once, parse_json, read_bytes, shown
+from study.errors import InputError, RecordError
+from study.records import SCHEMA_VERSION, Gate, LaunchRecord, Outcome, Record, RunRecord, SessionRecord, identity_of
+
+_TYPES = (("launch", LaunchRecord), ("run", RunRecord), ("session", SessionRecord), ("open", LaunchRecord))
+READERS: dict[str, TypeAdapter[Any]] = {kind: TypeAdapter(record) for kind, record in _TYPES}
+
+MOST_RECORD_BYTES = 64 * 2**20
+"""A record with 40,000 requests has about 5 MB; a larger file than this is none of ours."""
+_OWN_NAMES = {"launch_id", "run_id", "attempt", "log"}
+"""What may differ between a record and a copy of it."""
+
+
+_DIGITS = bytes.maketrans(b"123456789", b"000000000")
+_POWERS = (b"0e000", b"0e+000", b"0E000", b"0E+000")
+_HUGE_POWER = re.compile(rb"0[eE]\+?000+[\s,\]}]")
+
+
+@dataclass(frozen=True)
+class RunHead:
+    """A run without its columns: what it was, how it ended, and a hash that only a copy of it shares."""
+
+    study: str
+    fingerprint: str
+    rehearsal: bool
+    run_id: str
+    attempt: int
+    launch_id: str
+    session: str
+    block: int
+    level: str
+    users: int
+    seed: int
+    position: int
+    started_unix_s: float
+    gate: Gate
+    outcome: Outcome
+    content_sha256: str
+    kind: ClassVar[str] = "run"
+
+
+_COPIED = tuple(one.name for one in fields(RunHead) if one.name != "content_sha256")
+
+
+def head_of(run: RunRecord) -> RunHead:
+    """Return what stays of a run when its columns are let go."""
+    return RunHead(**{name: getattr(run, name) for name in _COPIED}, content_sha256=hash_content(run))
+
+
+def hash_content(record: LaunchRecord | RunRecord) -> str:
+    """Return a SHA-256 (hex) of what a record says, without the names that tell it from a copy."""
+    return hashlib.sha256(record.model_dump_json(exclude=_OWN_NAMES).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class RecordFile:
+    """A record's file as it lies there: `sha256` (hex) is that of all of its bytes."""
+
+    path: Path
+    kind: str
+    content: bytes = field(repr=False)
+    sha256: str
+
+    def parse(self) -> Record:
+        """Return the record.
+
+        Raises:
+            RecordError: it is no such record, or of another schema; the file and the field are named.
+
+        """
+        record = _parse_quickly(self)
+        return _parse_carefully(self) if record is None else record
+
+
+def open_record(path: Path) -> RecordFile:
+    """Read the bytes of a record's file; its kind is how its name begins.
+
+    Raises:
+        RecordError: no kind has such a name, or it cannot be read as a file.
+
+    """
+    kind = path.name.split("-")[0]
+    if kind not in READERS:
+        raise RecordError(f"'{shown(path)}' is no record: its name begins with run-, launch-, session- or open-")
+    try:
+        content = read_bytes(path, MOST_RECORD_BYTES)
+    except InputError as error:
+        raise RecordError(str(error)) from None
+    return RecordFile(path, kind, content, hashlib.sha256(content).hexdigest())
+
+
+def check_place(file: RecordFile, record: Record | RunHead, study: str) -> None:
+    """Refuse a record that lies under another name or in another study's folder.
+
+    Raises:
+        RecordError: it does.
+
+    """
+    identity = record.run_id if isinstance(record, RunHead) else identity_of(record)
+    if file.path.stem != f"{file.kind}-{identity}":
+        held = f"{record.kind} '{shown(identity)}'"
+        raise RecordError(f"'{shown(file.path)}' holds {held}; a record keeps its file name")
+    if record.study != study:
+        raise RecordError(f"'{shown(file.path)}' belongs to study '{shown(record.study)}', not to '{study}'")
+
+
+def _parse_quickly(file: RecordFile) -> Record | None:
+    """Return a record, or None where anything about it is odd: then the careful way finds the words.
+
+    The numbers of a run all have a type and a range in the schema, which refuses what is infinite or endless. What it
+    cannot see are keys that stand twice and half a character, and such numbers where a launch or a session holds any
+    value.
+    """
+    try:
+        text = file.content.decode()
+        if "\\u" in text or (file.kind != "run" and _may_be_huge(file.content)):
+            return None
+        data = json.loads(text, object_pairs_hook=keys_once, parse_constant=_refuse)
+        version = data.get("schema_version") if isinstance(data, dict) else None
+        if version != SCHEMA_VERSION or isinstance(version, bool):
+            return None
+        record: Record = READERS[file.kind].validate_json(file.content, strict=True)
+    except (ValueError, RecursionError):
+        return None
+    return record
+
+
+def _may_be_huge(content: bytes) -> bool:
+    """Say whether a number in it may be beyond all floats, or have more digits than are read."""
+    digits = content.translate(_DIGITS)
+    if any(power in digits for power in _POWERS) and _HUGE_POWER.search(digits):
+        return True
+    return b"0" * 300 in digits
+
+
+def _refuse(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
+def _parse_carefully(file: RecordFile) -> Record:
+    """Read a record; every fault names the file, and the field where there is one."""
+    named = f"'{shown(file.path)}'"
+    try:
+        data = parse_json(decode_utf8(file.content, named))
+    except InputError as error:
+        raise RecordError(str(error)) from None
+    except ValueError as error:
+        raise RecordError(f"{named} is not JSON ({error}); restore it from a copy or remove it") from None
+    version = data.get("schema_version") if isinstance(data, dict) else None
+    if version != SCHEMA_VERSION or isinstance(version, bool):
+        newer = isinstance(version, int) and version > SCHEMA_VERSION
+        what = "a newer version of the study wrote it" if newer else "restore it from a copy or remove it"
+        raise RecordError(f"{named}: schema_version {shown(version)} is not {SCHEMA_VERSION}; {what}")
+    try:
+        record: Record = READERS[file.kind].validate_json(file.content, strict=True)
+    except ValidationError as error:
+        raise RecordError(f"{named}: {explain_fields(error)}") from None
+    return record
