@@ -1,4 +1,4 @@
-"""The command line: `python -m study plan|run|tables|decide|edition|site|compare|calibrate|startup|switches|check`.
+"""The command line: `python -m study plan|run|fleet|gather|tables|decide|edition|site|compare|...|switches|check`.
 
 Exit code 0 on success, 2 on unusable input (one line that names the value and what would work), 1 otherwise. Each
 command imports what it needs when it runs, so that `--help` and `plan` answer at once.
@@ -29,10 +29,10 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="study", description="What each vLLM compile level costs on your own GPU.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name, command, text in _COMMANDS:
+    for name, command, takes, text in _COMMANDS:
         sub = commands.add_parser(name, help=text, description=text)
         sub.set_defaults(command=command)
-        _ARGUMENTS[name](sub)
+        takes(sub)
     return parser
 
 
@@ -48,6 +48,27 @@ def _takes_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--detach", action="store_true", help="go on when the pipe on standard input closes")
     parser.add_argument("--events", action="store_true", help="JSON lines on standard output, for a program")
     parser.add_argument("--time-limit-s", type=float, metavar="S", help="start nothing that would take longer")
+
+
+def _takes_fleet(parser: argparse.ArgumentParser) -> None:
+    _takes_parameters(parser)
+    text = "of a running Ray cluster, auto or host:port; without, Ray is started on this machine alone"
+    parser.add_argument("--address", metavar="ADDRESS", help=text)
+    text = "kind of card by Ray's name, such as H200; several times: blocks are dealt to the kinds in turn"
+    parser.add_argument("--accelerator-type", action="append", default=[], metavar="KIND", help=text)
+    text = "blocks that one machine measures at once (default 1: they would disturb each other)"
+    parser.add_argument("--blocks-per-node", type=int, default=1, metavar="N", help=text)
+    text = "times that a block is begun again when its machine is lost (default 3)"
+    parser.add_argument("--retries", type=int, default=3, metavar="N", help=text)
+    text = "this project at the same path on every machine; without, Ray sends it there"
+    parser.add_argument("--shared", metavar="FOLDER", help=text)
+    parser.add_argument("--time-limit-s", type=float, metavar="S", help="start nothing that would take longer")
+    parser.add_argument("--events", action="store_true", help="JSON lines on standard output, for a program")
+
+
+def _takes_folders(parser: argparse.ArgumentParser) -> None:
+    _takes_study(parser)
+    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="a machine's data folder, above raw/")
 
 
 def _takes_study(parser: argparse.ArgumentParser) -> None:
@@ -132,6 +153,22 @@ def _run(options: argparse.Namespace) -> int:
 
     chosen = RunOptions(detach=options.detach, events=options.events, time_limit_s=options.time_limit_s)
     return run_session(_read_parameters(options), find_root(), chosen)
+
+
+def _fleet(options: argparse.Namespace) -> int:
+    from study.design.root import find_root
+    from study.fleet.asked import FLEET_NAMES, make_options
+    from study.fleet.driver import run_fleet
+
+    chosen = make_options({name: getattr(options, name) for name in (*FLEET_NAMES, "events")})
+    return run_fleet(_read_parameters(options), find_root(), chosen)
+
+
+def _gather(options: argparse.Namespace) -> int:
+    from study.gather import gather_study
+
+    print("\n".join(gather_study(_store(options), options.folders)))
+    return 0
 
 
 def _tables(options: argparse.Namespace) -> int:
@@ -272,31 +309,20 @@ def _store(options: argparse.Namespace) -> Any:  # noqa: ANN401 (Store, imported
 
 
 _COMMANDS = (
-    ("plan", _plan, "print launches, runs, their order and about how long they take"),
-    ("run", _run, "measure a session; the same command resumes it"),
-    ("tables", _tables, "build the tables of a study from its raw records"),
-    ("decide", _decide, "print what the figures of a study recommend"),
-    ("edition", _edition, "write an edition from studies, beside the edition before it"),
-    ("compare", _compare, "set a study or edition beside another: meanings of levels, figures, what holds on both"),
-    ("calibrate", _calibrate, "simulate studies: how often verdicts err, and what so many blocks can find"),
-    ("site", _site, "build the published site: editions, studies, methods, data; opens from a folder"),
-    ("startup", _startup, "read a server's startup log; prints JSON"),
-    ("switches", _switches, "print what levels resolve to in the installed vLLM, on a card that need not be here"),
-    ("check", _check, "verify a raw folder: schema, fingerprints, hashes, completeness"),
+    ("plan", _plan, _takes_parameters, "print launches, runs, their order and about how long they take"),
+    ("run", _run, _takes_run_options, "measure a session; the same command resumes it"),
+    ("fleet", _fleet, _takes_fleet, "measure a study on many machines, by Ray; the same command resumes it"),
+    ("gather", _gather, _takes_folders, "bring what several machines measured of a study into one raw folder"),
+    ("tables", _tables, _takes_study, "build the tables of a study from its raw records"),
+    ("decide", _decide, _takes_study, "print what the figures of a study recommend"),
+    ("edition", _edition, _takes_edition, "write an edition from studies, beside the edition before it"),
+    ("compare", _compare, _takes_sides, "set a study or edition beside another: levels, figures, what holds on both"),
+    ("calibrate", _calibrate, _takes_calibration, "simulate studies: how often verdicts err, and what blocks can find"),
+    ("site", _site, _takes_site, "build the published site: editions, studies, methods, data; opens from a folder"),
+    ("startup", _startup, _takes_log, "read a server's startup log; prints JSON"),
+    ("switches", _switches, _takes_switches, "print what levels resolve to in the installed vLLM, on any card"),
+    ("check", _check, _takes_study, "verify a raw folder: schema, fingerprints, hashes, completeness"),
 )
-_ARGUMENTS = {
-    "plan": _takes_parameters,
-    "run": _takes_run_options,
-    "tables": _takes_study,
-    "decide": _takes_study,
-    "edition": _takes_edition,
-    "compare": _takes_sides,
-    "calibrate": _takes_calibration,
-    "site": _takes_site,
-    "startup": _takes_log,
-    "switches": _takes_switches,
-    "check": _takes_study,
-}
 
 if __name__ == "__main__":
     sys.exit(main())

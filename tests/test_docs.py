@@ -24,7 +24,7 @@ GUIDES = sorted((ROOT / "docs" / "guide").glob("*.md"))
 PAGES = [*GUIDES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`((?:python -m study|make|papermill) [^`]+)`")
-KNOWN = {"python", "make", "papermill", "cp", "source", "nohup", "rsync"}
+KNOWN = {"python", "make", "papermill", "cp", "source", "nohup", "rsync", "ray", "export"}
 WORDS = {"FILE", "EDITION", "STUDY", "COMMAND", "A", "B", "LOG", "DIR"}
 """What stands in a command for something of the reader's own."""
 
@@ -64,7 +64,7 @@ def exists(name, page):
 
 def test_the_guides_are_there():
     names = {"first-study", "own-model-levels-pool", "reading-verdicts", "undecided", "throttled", "rented-card"}
-    assert {path.stem for path in GUIDES} == names | {"cluster", "republish"}
+    assert {path.stem for path in GUIDES} == names | {"cluster", "republish", "several-gpus"}
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
@@ -184,18 +184,15 @@ def test_the_example_level_is_the_one_on_file():
 
 
 @pytest.mark.usefixtures("fake_vllm")
-def test_blocks_of_two_machines_copied_together_are_whole(small_study, tmp_path):
-    """What docs/guide/cluster.md says, step by step."""
+def test_blocks_of_two_machines_gathered_together_are_whole(small_study, tmp_path):
+    """What docs/guide/cluster.md says of machines without Ray, step by step."""
     asked = {**small_study, "levels": ["O0"], "users": [1]}
-    first, second = (tmp_path / name / "raw" / "small" for name in ("first", "second"))
-    follow_session(make_parameters({**asked, "seeds": [1], "data_dir": str(tmp_path / "first")}))
-    second.mkdir(parents=True)
-    shutil.copy(first / "session-1.json", second)
-    follow_session(make_parameters({**asked, "seeds": [2], "data_dir": str(tmp_path / "second")}))
-    for path in second.iterdir():
-        if not (first / path.name).exists():
-            shutil.copy(path, first)
-    store = Store(tmp_path / "first", "small")
+    for name, seed in (("node1", 1), ("node2", 2)):
+        follow_session(make_parameters({**asked, "seeds": [seed], "data_dir": str(tmp_path / name)}))
+        shutil.copytree(tmp_path / name / "raw" / "small", tmp_path / "incoming" / name / "raw" / "small")
+    incoming = [str(tmp_path / "incoming" / name) for name in ("node1", "node2")]
+    assert main(["gather", "small", *incoming, "--data-dir", str(tmp_path / "home")]) == 0
+    store = Store(tmp_path / "home", "small")
     assert check_study(store) == []
     assert [session.session_id for session in store.read().sessions] == ["1", "2"]
     assert {run.seed for run in store.read().runs} == {1, 2}

@@ -32,8 +32,8 @@ def code_lines(cell):
     return [line for line in cell.source.splitlines() if line.strip() and not line.strip().startswith("#")]
 
 
-def test_the_three_notebooks_are_there():
-    assert {"publish_edition", "read_session", "run_session"} <= {path.stem for path in NOTEBOOKS}
+def test_the_notebooks_are_there():
+    assert {"publish_edition", "read_session", "run_fleet", "run_session"} <= {path.stem for path in NOTEBOOKS}
 
 
 def test_it_is_a_valid_notebook(notebook):
@@ -91,6 +91,7 @@ def test_it_starts_measuring_only_as_a_process(notebook):
     source = "\n".join(cell.source for cell in code_cells(notebook))
     assert "study.measure" not in source
     assert "study.runner" not in source
+    assert "study.fleet.driver" not in source
 
 
 def execute(folder, name, *parameters, where="notebooks"):
