@@ -5,7 +5,10 @@
 #   make edition EDITION=2026.12 [STUDIES="a b"]   an edition from raw records, beside the one before; no GPU needed
 #   make site                            the published site, in build/site; opens from the folder
 #   make test                            linters, types and tests, as CI runs them
+#   make fleet-rehearsal                 three machines played by one, one of them killed: the study is whole all the same
+#   make growth                          build simulated studies of up to 10,000 runs; how time and memory grow
 #   make chaos                           kill processes of real sessions at random, and count what is lost (CHAOS_MINUTES=40)
+#   make bench                           how long the study takes beside vLLM's own sweep; five quiet minutes
 #   make lab                             JupyterLab on notebooks/
 #
 # Each target installs what it needs, once: the CPU lock into .venv, the CUDA lock into .venv-cuda. `make install-next`
@@ -19,7 +22,7 @@ NEXT := .venv-next/.installed-$(shell cat requirements/torch-cpu.txt requirement
 CUDA := .venv-cuda/.installed-$(shell cat requirements/cuda.txt pyproject.toml | cksum | cut -d ' ' -f 1)
 PIP := -m pip --disable-pip-version-check -qq install --no-deps
 
-.PHONY: rehearsal study edition site test chaos lab install-cpu install-next install-cuda
+.PHONY: rehearsal study edition site test chaos fleet-rehearsal bench growth lab install-cpu install-next install-cuda
 .DELETE_ON_ERROR:
 
 rehearsal: $(CPU)
@@ -42,6 +45,15 @@ test: $(CPU)
 
 chaos: $(CPU)
 	@.venv/bin/python -m tests.chaos
+
+fleet-rehearsal: $(CPU)
+	@.venv/bin/python -m tests.fleet_rehearsal
+
+bench: $(CPU)
+	@.venv/bin/python -m tests.bench overhead
+
+growth: $(CPU)
+	@.venv/bin/python -m tests.growth
 
 lab:
 	@if [ -d .venv-cuda ]; then $(MAKE) --no-print-directory install-cuda; .venv-cuda/bin/jupyter lab notebooks; \

@@ -2,12 +2,14 @@ import time
 
 import pytest
 
+from study.design.levels import Level
 from study.design.parameters import make_parameters
 from study.design.pool import Prompt
 from study.errors import LoadError
 from study.measure.client import summarize_requests
 from study.measure.deaths import ClientKilledError
-from study.measure.load import Client, Target, make_pool, size_run, warm_up
+from study.measure.flags import request_of
+from study.measure.load import Client, Target, make_pool, pool_job, size_run, warm_up
 
 RESULT = {
     "start_times": [10.2, 10.0, 10.1, 10.3],
@@ -68,6 +70,34 @@ def test_a_pool_is_made_with_the_models_tokenizer(client, tmp_path):
     assert {len(item.prompt.split()) for item in pool} == {5}
     assert pool == make_pool(client, parameters, tmp_path, 1, 10)
     assert pool != make_pool(client, parameters, tmp_path, 2, 10)
+
+
+def test_a_pool_that_was_made_ahead_is_the_one_that_is_asked_for(fake_vllm, tmp_path):
+    parameters = make_parameters({"study": "s", "model": "m", "input_tokens": 5})
+    pools = [pool_job(parameters, seed, 10) for seed in (1, 2)]
+    made = []
+    for jobs in ([], pools):
+        client = Client("m", tmp_path / "client.log", tmp_path, {}, {"job": "begin", "flags": None, "pools": jobs})
+        made.append([make_pool(client, parameters, tmp_path, seed, 10) for seed in (1, 2)])
+        client.close()
+    assert made[0] == made[1]
+    assert made[0][0] != made[0][1]
+
+
+def test_a_pool_that_cannot_be_made_ahead_is_an_error_when_it_is_asked_for(fake_vllm, tmp_path):
+    bad = {**pool_job(make_parameters({"study": "s", "model": "m"}), 1, 10), "input_tokens": "many"}
+    client = Client("m", tmp_path / "client.log", tmp_path, {}, {"job": "begin", "flags": None, "pools": [bad]})
+    with pytest.raises(LoadError, match="TypeError"):
+        client.ask(bad, 30.0)
+    assert client.running
+    client.close()
+
+
+def test_a_client_tells_of_unknown_flags_as_soon_as_it_is_there(fake_vllm, tmp_path):
+    asked = request_of([Level(name="mine", flags=("--enforce-eagr",))], ["--max-model-len", "64"])
+    client = Client("m", tmp_path / "client.log", tmp_path, {}, {"job": "begin", "flags": asked, "pools": []})
+    assert "level 'mine': vLLM has no flag '--enforce-eagr'" in client.begin(30.0)["problem"]
+    client.close()
 
 
 def test_a_users_pool_is_taken_as_it_is(client, tmp_path):

@@ -1,6 +1,7 @@
 """The middleware that asks for the key on every path."""
 
 import asyncio
+import json
 import subprocess
 import sys
 import time
@@ -8,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from study.measure.key_gate import KeyGate
+from study.measure.key_gate import CONFIGURATION_PATH, KeyGate
+from study.measure.model import prepare_model
 
 ROOT = Path(__file__).parent.parent
 KEY = "a-key-of-this-launch"
@@ -105,6 +107,49 @@ def test_a_server_without_a_key_does_not_start(monkeypatch, key):
         monkeypatch.setenv("VLLM_API_KEY", key)
     with pytest.raises(RuntimeError, match="VLLM_API_KEY is not set"):
         KeyGate(Application())
+
+
+@pytest.mark.parametrize("authorizations", HOSTILE)
+def test_the_configuration_needs_the_key_too(gate, authorizations):
+    assert ask(gate[0], {**scope_of(*authorizations), "path": CONFIGURATION_PATH})[0]["status"] == 401
+
+
+def test_a_release_that_cannot_tell_its_configuration_answers_404(gate):
+    """Here nothing is behind the gate that has one; the server is asked at vLLM's own endpoint then."""
+    start, body = ask(gate[0], {**scope_of(f"Bearer {KEY}".encode()), "path": CONFIGURATION_PATH})
+    assert start["status"] == 404
+    assert json.loads(body["body"])["error"]
+    assert gate[1].seen == []
+
+
+BOTH_WAYS = """
+import asyncio, json, os, sys, types
+os.environ |= {"VLLM_API_KEY": "k", "VLLM_SERVER_DEV_MODE": "1"}
+from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.entrypoints.serve.dev.server_info import api_router
+from study.measure.key_gate import CONFIGURATION_PATH, KeyGate
+config = AsyncEngineArgs(model=sys.argv[1], load_format="dummy", enforce_eager=True).create_engine_config()
+app = types.SimpleNamespace(state=types.SimpleNamespace(vllm_config=config))
+api_router._get_system_env_info_cached = dict
+vllms = json.loads(asyncio.run(api_router.show_server_info(types.SimpleNamespace(app=app), "json")).body)
+sent = []
+async def send(message):
+    sent.append(message)
+scope = {"type": "http", "app": app, "path": CONFIGURATION_PATH, "headers": [(b"authorization", b"Bearer k")]}
+asyncio.run(KeyGate(None)(scope, None, send))
+ours = json.loads(sent[1]["body"])
+print(json.dumps([sent[0]["status"], ours == {"vllm_config": vllms["vllm_config"]}, len(ours["vllm_config"])]))
+"""
+
+
+def test_the_configuration_is_the_one_that_vllms_own_endpoint_tells():
+    model = prepare_model("notebooks/parameters/models/rehearsal.yaml", "dummy", ROOT)
+    command = [sys.executable, "-c", BOTH_WAYS, model]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    assert done.returncode == 0, done.stderr[-1000:]
+    status, equal, fields = json.loads(done.stdout.splitlines()[-1])
+    assert (status, equal) == (200, True)
+    assert fields > 20
 
 
 def test_the_gate_brings_nothing_heavy_into_the_server():

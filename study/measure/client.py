@@ -3,7 +3,9 @@
     python -m study.measure.client MODEL LOG
 
 Jobs come as JSON lines on standard input, answers go out as JSON lines; whatever the benchmark prints goes to LOG. The
-benchmark is imported once, while the server starts: its import takes 6 to 8 s, a call then adds under 0.1 s.
+benchmark is imported once, while the server starts: its import takes 6 to 8 s, a call then adds under 0.1 s. The first
+job is to begin: it may ask whether vLLM's parser, which is there by then, takes the session's flags, and it names the
+pools of prompts that are made ahead.
 """
 
 import argparse
@@ -11,6 +13,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
 
@@ -63,14 +66,29 @@ class Benchmark:
         self._parser = argparse.ArgumentParser(exit_on_error=False)
         add_cli_args(self._parser)
         self._model = model
+        self._made: dict[str, dict[str, Any]] = {}
+
+    def begin(self, job: dict[str, Any]) -> dict[str, Any]:
+        """Say what is wrong with the session's flags, where that is asked."""
+        from study.measure.flags_child import find_problem
+        from study.measure.resolve_levels import make_parser
+
+        return {"problem": find_problem(make_parser(), job["flags"]) if job["flags"] else None}
 
     def pool(self, job: dict[str, Any]) -> dict[str, Any]:
-        """Make a pool with the model's tokenizer."""
+        """Make a pool with the model's tokenizer, or hand out the one that was made ahead."""
+        made = self._made.pop(json.dumps(job), None)
+        if made is not None:
+            return made
         from vllm.tokenizers import get_tokenizer
 
         tokenizer = get_tokenizer(self._model, trust_remote_code=job.get("trust_remote_code", False))
         prompts = generate_pool(job["seed"], job["input_tokens"], tokenizer, job["size"])
         return {"prompts": [item.prompt for item in prompts]}
+
+    def keep(self, job: dict[str, Any], made: dict[str, Any]) -> None:
+        """Keep a pool until it is asked for."""
+        self._made[json.dumps(job)] = made
 
     def load(self, job: dict[str, Any]) -> dict[str, Any]:
         """Run one load and return its requests as columns."""
@@ -88,22 +106,31 @@ class Benchmark:
 def answer(benchmark: Benchmark, job: dict[str, Any]) -> dict[str, Any]:
     """Do one job; a failure is an answer too."""
     try:
-        return {"ok": True, **(benchmark.pool(job) if job["job"] == "pool" else benchmark.load(job))}
+        work = {"begin": benchmark.begin, "pool": benchmark.pool, "load": benchmark.load}[job["job"]]
+        return {"ok": True, **work(job)}
     except InputError as error:
         return {"ok": False, "input": True, "error": str(error)}
     except (Exception, SystemExit) as error:  # the edge: whatever the benchmark raises must reach the runner
         return {"ok": False, "input": False, "error": f"{type(error).__name__}: {error}"}
 
 
+def make_ahead(benchmark: Benchmark, jobs: Iterable[dict[str, Any]]) -> None:
+    """Make pools that will be asked for; one that cannot be made is told of then."""
+    for job in jobs:
+        made = answer(benchmark, job)
+        if made["ok"]:
+            benchmark.keep(job, made)
+
+
 def main(model: str, log: Path) -> int:
     """Serve jobs until standard input closes."""
     die_with_owner()
     out = _redirect_output(log)
-    started = time.monotonic()
     benchmark = Benchmark(model)
-    print(json.dumps({"ok": True, "import_s": time.monotonic() - started}), file=out, flush=True)
     for line in sys.stdin:
-        print(json.dumps(answer(benchmark, json.loads(line))), file=out, flush=True)
+        job = json.loads(line)
+        print(json.dumps(answer(benchmark, job)), file=out, flush=True)
+        make_ahead(benchmark, job.get("pools", ()))
     out.flush()
     os._exit(0)  # the bindings print pages of leak reports on an ordinary exit
 

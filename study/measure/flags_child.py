@@ -3,12 +3,27 @@
 import dataclasses
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from study.measure.resolve_levels import REFUSALS, say_refusal
 
 LEVEL_FLAG = re.compile(r"-O=?\d*$")
+
+
+def find_problem(parser: Any, request: Mapping[str, Any]) -> str | None:  # noqa: ANN401
+    """Return one line about the first flags that vLLM does not take, and whose they are; None: it takes all.
+
+    Args:
+        parser: vLLM's own.
+        request: `ask` (flags: values are checked too, otherwise those of levels are left to the levels), `flags` of
+            every server, and `levels`, each with name and flags.
+
+    """
+    explain = explain_flags if request["ask"] == "flags" else find_unknown_flag
+    said = [("server_flags", explain_flags(parser, request["flags"]))]
+    said += [(f"level '{level['name']}'", explain(parser, level["flags"])) for level in request["levels"]]
+    return next((f"{whose}: {problem}" for whose, problem in said if problem), None)
 
 
 def explain_flags(parser: Any, flags: Sequence[str]) -> str | None:  # noqa: ANN401

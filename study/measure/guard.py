@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from study.measure.processes import MARK, kill_all, members_of
@@ -25,6 +26,7 @@ FOLDER = "STUDY_FOLDER"
 """Environment variable that names the launch's private folder."""
 GRACE_S = 2.0
 POLL_S = 0.1
+FOREVER_S = 3600.0
 
 
 def signal_group(group: int, number: int) -> bool:
@@ -71,9 +73,8 @@ def main(arguments: list[str]) -> int:
     """Run the command until it ends or standard input closes."""
     split = arguments.index("--")
     options, command = arguments[:split], arguments[split + 1 :]
-    if "--cores" in options:
-        cores = options[options.index("--cores") + 1]
-        os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
+    named = options[options.index("--cores") + 1] if "--cores" in options else ""
+    cores = {int(core) for core in named.split(",") if core}
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     with Path(options[0]).open("ab") as log:
@@ -84,23 +85,36 @@ def main(arguments: list[str]) -> int:
             stderr=subprocess.STDOUT,
             start_new_session=True,
             restore_signals=True,
-            preexec_fn=_default_signals,  # safe: this process has one thread
+            preexec_fn=partial(_become_server, cores),  # safe: this process has one thread
         )
     _say(pid=child.pid)
-    while child.poll() is None:
-        readable, _, _ = select.select([sys.stdin], [], [], POLL_S)
-        if readable and not os.read(sys.stdin.fileno(), 4096):
-            break
+    _wait_for_end(child)
     folder = os.environ.get(FOLDER)
     end_group(child.pid, mark=os.environ.get(MARK), folder=Path(folder) if folder else None)
     _say(exit=child.wait())
     return 0
 
 
-def _default_signals() -> None:
-    """Give the server the ordinary signal handling that the guard gave up."""
+def _become_server(cores: set[int]) -> None:
+    """Give the server the signal handling that the guard gave up, and cores of its own, off which the guard stays."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
+    if cores:
+        os.sched_setaffinity(0, cores)
+
+
+def _wait_for_end(child: subprocess.Popen[bytes]) -> None:
+    """Wait, without waking up in between where the kernel can tell, until the command or standard input ends."""
+    with contextlib.ExitStack() as stack:
+        sources, wait_s = [sys.stdin.fileno()], POLL_S
+        with contextlib.suppress(OSError):  # a kernel before 5.3, or a sandbox that does not have it
+            sources.append(os.pidfd_open(child.pid))
+            stack.callback(os.close, sources[-1])
+            wait_s = FOREVER_S
+        while child.poll() is None:
+            readable, _, _ = select.select(sources, [], [], wait_s)
+            if sources[0] in readable and not os.read(sources[0], 4096):
+                return
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from study.design.pool import Prompt, pool_sha256, read_pool, rotate, take, writ
 from study.errors import InputError, LoadError
 from study.measure.deaths import OUTSIDE_SIGNALS, ClientKilledError
 from study.measure.guard import signal_group
+from study.measure.left_out import WHY as LEFT_OUT
 from study.measure.redact import mask
 from study.measure.server import tail_of
 from study.measure.server_spec import TRUST, with_package
@@ -36,7 +37,24 @@ UMASK = 0o077
 class Client:
     """The load client of one launch. Started early, so that its import runs while the server starts."""
 
-    def __init__(self, model: str, log: Path, root: Path, environment: dict[str, str]) -> None:
+    def __init__(
+        self,
+        model: str,
+        log: Path,
+        root: Path,
+        environment: Mapping[str, str],
+        first: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Start it.
+
+        Args:
+            model: whose tokenizer it takes.
+            log: for whatever the benchmark prints.
+            root: the project's root, where it runs.
+            environment: beside this process's own.
+            first: the job to begin with (`ahead.first_job`); by default nothing but the import.
+
+        """
         self._log = log
         self._process = subprocess.Popen(
             [sys.executable, "-m", "study.measure.client", model, str(log)],
@@ -48,7 +66,19 @@ class Client:
             start_new_session=True,
             umask=UMASK,
         )
-        self._ready = False
+        self._begun: dict[str, Any] | None = None
+        self._send(first or {"job": "begin", "flags": None, "pools": []})
+
+    def begin(self, wait_s: float) -> dict[str, Any] | None:
+        """Return what the client said when its import was over; None where it is not, after at most `wait_s`.
+
+        Raises:
+            LoadError: the client ended.
+
+        """
+        if self._begun is None and self._has_answer(wait_s):
+            self._begun = self._read()
+        return self._begun
 
     def ask(self, job: dict[str, Any], deadline_s: float) -> dict[str, Any]:
         """Send a job and wait for its answer.
@@ -58,27 +88,40 @@ class Client:
             LoadError: the client ended, did not answer in time, or the benchmark failed.
 
         """
-        if not self._ready:
-            self._read(IMPORT_DEADLINE_S)
-            self._ready = True
-        try:
-            assert self._process.stdin is not None  # noqa: S101 (asked for above)
-            self._process.stdin.write(json.dumps(job) + "\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            raise self._end() from None
-        answer = self._read(deadline_s)
+        if self.begin(IMPORT_DEADLINE_S) is None:
+            raise self._give_up(IMPORT_DEADLINE_S)
+        if not self._send(job):
+            raise self._end()
+        if not self._has_answer(deadline_s):
+            raise self._give_up(deadline_s)
+        answer = self._read()
         if not answer["ok"]:
             raise InputError(answer["error"]) if answer["input"] else LoadError(answer["error"])
         return answer
 
-    def _read(self, deadline_s: float) -> dict[str, Any]:
+    def _send(self, job: Mapping[str, Any]) -> bool:
+        """Write a job; whether anybody is there to read it."""
+        assert self._process.stdin is not None  # noqa: S101 (asked for above)
+        try:
+            self._process.stdin.write(json.dumps(job) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            return False
+        return True
+
+    def _has_answer(self, wait_s: float) -> bool:
+        """Whether an answer (or the end of the client) is there within `wait_s`; one job is out at a time."""
         assert self._process.stdout is not None  # noqa: S101 (asked for above)
-        readable, _, _ = select.select([self._process.stdout], [], [], deadline_s)
-        line = self._process.stdout.readline() if readable else ""
-        if not readable:
-            self.close()
-            raise LoadError(f"the load client did not answer within {deadline_s:.0f} s")
+        readable, _, _ = select.select([self._process.stdout], [], [], wait_s)
+        return bool(readable)
+
+    def _give_up(self, deadline_s: float) -> LoadError:
+        self.close()
+        return LoadError(f"the load client did not answer within {deadline_s:.0f} s")
+
+    def _read(self) -> dict[str, Any]:
+        assert self._process.stdout is not None  # noqa: S101 (asked for above)
+        line = self._process.stdout.readline()
         if not line.endswith("\n"):
             raise self._end()
         answer: dict[str, Any] = json.loads(line)
@@ -127,9 +170,14 @@ def make_pool(client: Client, parameters: Parameters, root: Path, seed: int, siz
     """Return the prompts of one seed: generated with the model's tokenizer, or the user's file from a drawn start."""
     if parameters.pool != "generated":
         return rotate(read_pool(root / parameters.pool), seed)
+    answer = client.ask(pool_job(parameters, seed, size), IMPORT_DEADLINE_S)
+    return [Prompt(text) for text in answer["prompts"]]
+
+
+def pool_job(parameters: Parameters, seed: int, size: int) -> dict[str, Any]:
+    """Return the client's job of making `size` prompts of one seed."""
     job = {"job": "pool", "seed": seed, "input_tokens": parameters.input_tokens, "size": size}
-    job["trust_remote_code"] = parameters.trust_remote_code
-    return [Prompt(text) for text in client.ask(job, IMPORT_DEADLINE_S)["prompts"]]
+    return {**job, "trust_remote_code": parameters.trust_remote_code}
 
 
 def run_wave(client: Client, target: Target, users: int, warm_up: Sequence[Prompt]) -> float:
@@ -158,13 +206,14 @@ def run_load(client: Client, target: Target, users: int, pool: Sequence[Prompt],
 
     """
     prompts = take(pool, users * warm_up.waves_to_run)
-    deadline_s = SLACK_S + 5 * warm_up.run_s
+    deadline_s = WAVE_DEADLINE_S if warm_up.run_s is None else SLACK_S + 5 * warm_up.run_s
+    last_s = warm_up.waves_s[-1] if warm_up.waves_s else None
     arguments, answer = _run(client, target, users, prompts, deadline_s)
     try:
         return Load(
             waves=warm_up.waves_to_run,
             warm_up_waves=len(warm_up.waves_s),
-            warm_up_wave_s=warm_up.waves_s[-1],
+            warm_up_wave_s=last_s,
             warm_up_waves_s=list(warm_up.waves_s),
             burst_s=warm_up.total_s,
             pool_sha256=pool_sha256(pool),
@@ -173,6 +222,7 @@ def run_load(client: Client, target: Target, users: int, pool: Sequence[Prompt],
             ended_s=answer["ended_s"],
             duration_s=answer["duration_s"],
             requests=Requests(**answer["requests"]),
+            missing={"warm_up_wave_s": LEFT_OUT} if last_s is None else {},
         )
     except ValidationError as error:
         raise LoadError(f"the benchmark's result does not fit: {explain_fields(error)}") from None
@@ -180,16 +230,19 @@ def run_load(client: Client, target: Target, users: int, pool: Sequence[Prompt],
 
 @dataclass(frozen=True)
 class WarmUp:
-    """The discarded waves before a load: how long each and all took, and the run sized by the last one."""
+    """The discarded waves before a load: how long each and all took, and the run sized by the last one.
+
+    A session that leaves its warm-ups out has no waves, and a run of a size that it was given.
+    """
 
     waves_s: tuple[float, ...]
     total_s: float
     waves_to_run: int
 
     @property
-    def run_s(self) -> float:
-        """About how long the sized run takes, seconds."""
-        return self.waves_to_run * self.waves_s[-1]
+    def run_s(self) -> float | None:
+        """About how long the sized run takes, seconds; None without a warm-up wave that would tell."""
+        return self.waves_to_run * self.waves_s[-1] if self.waves_s else None
 
 
 def warm_up(client: Client, target: Target, users: int, prompts: Sequence[Prompt], plan: tuple[int, float]) -> WarmUp:

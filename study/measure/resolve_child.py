@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from study.design.card import Card
-from study.measure.flags_child import explain_flags, find_unknown_flag
+from study.measure.flags_child import find_problem
 from study.measure.processes import die_with_owner
 from study.measure.resolve_levels import REFUSALS, differing_paths, make_parser, resolve_level
 from study.measure.resolve_worker import expect_at_worker, pretend_flash_attention
@@ -122,7 +122,7 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
         left_out = [COMPILED_OPS] if pretend_gpu(card) else []
         left_out += pretend_flash_attention()
     parser = make_parser()
-    problem = _find_problem(parser, request)
+    problem = find_problem(parser, request)
     if problem or request["ask"] == "flags":
         return {"problem": problem}
     if request["ask"] == "inspect" or (card and not request["inspected"]):
@@ -137,13 +137,6 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
     told = {"vllm_version": vllm.__version__, "platform": current_platform.device_type or "unknown"}
     levels = [_resolve_apart(parser, request, level) for level in request["levels"]]
     return told | {"device_name": device_name, "left_out": left_out, "levels": levels}
-
-
-def _find_problem(parser: Any, request: Mapping[str, Any]) -> str | None:  # noqa: ANN401
-    explain = explain_flags if request["ask"] == "flags" else find_unknown_flag
-    said = [("server_flags", explain_flags(parser, request["flags"]))]
-    said += [(f"level '{level['name']}'", explain(parser, level["flags"])) for level in request["levels"]]
-    return next((f"{whose}: {problem}" for whose, problem in said if problem), None)
 
 
 def _device_name(platform: Any) -> str:  # noqa: ANN401 (a platform of vLLM)

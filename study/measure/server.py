@@ -15,7 +15,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from study.design.whole_files import open_private
 from study.errors import InputError, ServerError
 from study.measure.deaths import explain_end
 from study.measure.guard import signal_group
+from study.measure.key_gate import CONFIGURATION_PATH
 from study.measure.listening import list_listening
 from study.measure.processes import read_stat
 from study.measure.redact import KEY_PREFIX, mask
@@ -154,8 +155,12 @@ class Server:
                 continue
         return group
 
-    def wait_healthy(self, deadline_s: float) -> float:
+    def wait_healthy(self, deadline_s: float, watch: Callable[[], object] = lambda: None) -> float:
         """Wait until `/health` of this very process answers 200; return the monotonic time of that answer.
+
+        Args:
+            deadline_s: longest wait, s.
+            watch: looks at something else meanwhile, at every poll; what it raises ends the wait.
 
         Raises:
             ServerError: the process ended, the deadline passed, or a process of it listens where others can reach it.
@@ -163,6 +168,7 @@ class Server:
         """
         deadline = time.monotonic() + deadline_s
         while time.monotonic() < deadline:
+            watch()
             if not self.alive():
                 raise ServerError("ready", f"the server ended before it was ready: {self.last_error()}")
             if self._answers("/health") and self._holds_port("ready"):
@@ -190,18 +196,23 @@ class Server:
         return came_s
 
     def resolved(self) -> dict[str, Any]:
-        """Return `vllm_config` as this server resolved it.
+        """Return `vllm_config` as this server resolved it: from the gate of the key, else from vLLM's own endpoint.
+
+        The same object comes from both; the endpoint takes a second or more for what else it tells.
 
         Raises:
-            ServerError: the developer endpoint did not answer.
+            ServerError: neither answered.
 
         """
-        try:
-            answer = json.loads(self._request("/server_info?config_format=json", None, 120.0))
-            config: dict[str, Any] = mask_secrets(answer["vllm_config"])
-        except (OSError, ValueError, KeyError) as error:
-            raise ServerError("resolve", f"/server_info gave no configuration: {error}") from None
-        return config
+        said = ""
+        for path in (CONFIGURATION_PATH, "/server_info?config_format=json"):
+            try:
+                config: dict[str, Any] = mask_secrets(json.loads(self._request(path, None, 120.0))["vllm_config"])
+            except (OSError, ValueError, KeyError) as error:
+                said = f"{path} gave no configuration: {error}"
+                continue
+            return config
+        raise ServerError("resolve", said)
 
     def metrics(self) -> dict[str, float]:
         """Return the counters `prefix_queries`, `prefix_hits`, `preemptions` (those that `/metrics` has)."""

@@ -1,0 +1,1 @@
+"""Benchmarks of the study itself: what it costs beside vLLM's own sweep, and whether its sampler disturbs."""
