@@ -117,3 +117,11 @@ def test_a_missing_file_is_named():
 
 def test_every_parameter_has_help():
     assert all(row["help"] for row in describe_parameters())
+
+
+def test_several_cards_are_named_by_a_list():
+    assert make_parameters({**LEAST, "gpu": [0, "GPU-2"]}).gpu == [0, "GPU-2"]
+    assert make_parameters({**LEAST, "gpu": 1}).gpu == 1
+    assert "0 stands twice" in refusal(gpu=[0, 0])
+    assert "the list is empty" in refusal(gpu=[])
+    assert "[True]" in refusal(gpu=[True])

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import yaml
 from make_records import RESOLVED, make_canary, make_cpu_machine, make_launch
+from two_cards import make_launch_on_two
 
 from study.analyze.reference_line import find_reference_line, mean_context_tokens
 from study.analyze.startup_record import Startup
@@ -44,6 +45,33 @@ def test_each_of_two_gpus_holds_half_of_the_embedding():
     halves = {**BF16, "parallel_config": {"tensor_parallel_size": 2}}
     line = line_of([launch(resolved=halves)], replace(STARTUP, model_load_gib=7.7))
     assert line.weights_gb == pytest.approx(7.7 * 2**30 / 1e9 - 1.2447 / 2, abs=1e-3)
+
+
+def on_two(parallel, second_gb_s=4100.0):
+    resolved = {**BF16, "parallel_config": parallel}
+    second = {"canary_before": make_canary(read_gb_s=second_gb_s)}
+    first = make_canary(read_gb_s=4322.0)
+    return make_launch_on_two(resolved=resolved, canary_before=first, second=second)
+
+
+def test_two_cards_read_their_shares_at_the_pace_of_the_slower_one():
+    half = replace(STARTUP, model_load_gib=7.7)
+    line = line_of([on_two({"tensor_parallel_size": 2})], half)
+    assert line.machine == "GPU-1 + GPU-2"
+    assert line.read_gb_s == 4100.0
+    assert line.least_ms == pytest.approx((line.weights_gb + line.kv_gb) / 4100.0 * 1e3)
+
+
+@pytest.mark.parametrize("parallel", [{"pipeline_parallel_size": 2, "tensor_parallel_size": 1}, {}])
+def test_without_tensor_parallel_over_all_cards_there_is_no_line(parallel):
+    line = line_of([on_two(parallel)])
+    assert line.least_ms is None
+    assert "2 cards that do not share every layer" in line.reason
+
+
+def test_a_card_without_a_canary_leaves_no_bandwidth():
+    line = line_of([on_two({"tensor_parallel_size": 2}, None)])
+    assert (line.least_ms, line.reason) == (None, "no canary measured the read bandwidth")
 
 
 def test_the_bandwidth_is_the_median_over_launches():
