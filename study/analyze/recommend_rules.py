@@ -66,6 +66,8 @@ def _enough_to_compare(case: Case) -> str:
     throttling = case.findings.throttling
     if throttling is not None and throttling.asked and throttling.reached is not True:
         return "a session that shows throttling on evidence, with five blocks of it"
+    if len(case.findings.by_kind) > 1:
+        return "what each kind of card says of its own, in the table across cards; nothing is pooled over them"
     return f"valid runs of {case.findings.default} and of another level, in five blocks (three are preliminary)"
 
 
@@ -204,7 +206,7 @@ BY_USERS = (
 
 def _same_kind_of_card(one: Findings, other: Findings) -> bool:
     """Say whether two studies may be set beside each other: the same cards and model, another kind of session."""
-    cards = [{card.uuid or card.unit for card in found.cards} for found in (one, other)]
+    cards = [{card.unit for card in found.cards} for found in (one, other)]
     models = [found.comparable.get("model") for found in (one, other)]
     return one.session != other.session and cards[0] == cards[1] and models[0] == models[1]
 
