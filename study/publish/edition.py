@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from study.analyze.tables_on_disk import write_csv
 from study.design.whole_files import make_folder, write_whole
 from study.errors import InputError
 from study.publish.edition_file import (
@@ -22,6 +21,7 @@ from study.publish.edition_file import (
     edition_yaml,
     read_edition_file,
 )
+from study.publish.kept import draw_or_take, make_or_take
 from study.publish.manifest import Source, make_manifest
 from study.publish.marked_parts import MarkedText, keep_prose, read_marked, write_marked
 from study.publish.page import Before, Page, render_html, render_markdown
@@ -130,12 +130,12 @@ def _save(edition: Edition, before: Before | None, follow: Follow) -> Path:
 def _make_files(edition: Edition, before: Before | None, follow: Follow) -> dict[str, str]:
     """Return everything that is generated: path from the edition's folder to text."""
     old = _read_section(edition)
-    tables = {view.found.study: _make_tables(view) for view in edition.views}
+    tables = {view.found.study: make_or_take(view) for view in edition.views}
     shown = [
         Shown(
             view=view,
             advice=view.advise(edition.views),
-            plates={plate.key: plate for plate in follow(view.draw_each(edition.views), view.found.study)},
+            plates={plate.key: plate for plate in follow(draw_or_take(view, edition.views), view.found.study)},
             tables={name: _table_path(view, name) for name in tables[view.found.study]},
             heading=view.found.study if len(edition.views) > 1 else "",
         )
@@ -151,12 +151,6 @@ def _make_files(edition: Edition, before: Before | None, follow: Follow) -> dict
         "index.html": render_html(page),
         "manifest.json": make_manifest(edition.file.edition, sources, edition.references.files),
     }
-
-
-def _make_tables(view: StudyView) -> dict[str, str]:
-    """Return a study's tables as CSV: name to text."""
-    frames = view.make_tables()
-    return {name: write_csv(frames[name]) for name in sorted(frames)}
 
 
 def _table_path(view: StudyView, name: str) -> str:

@@ -68,6 +68,7 @@ class Plate:
         caption: how to read it.
         figure: the drawing.
         rehearsal: whether its records are no result.
+        kept: the drawing as SVG where it was drawn before; the figure is empty then.
 
     """
 
@@ -77,6 +78,7 @@ class Plate:
     caption: str
     figure: Figure
     rehearsal: bool = False
+    kept: str = ""
 
     def __post_init__(self) -> None:
         """Lay the figure out once and for all: each drawing would move it a little, and so change the bytes."""
@@ -97,7 +99,7 @@ class Plate:
 
     def svg(self) -> str:
         """Return the figure as an SVG file with a ground of its own, light or dark as its reader's settings are."""
-        head, body = _split_svg(self._svg)
+        head, body = _split_svg(self.drawing)
         body = body.replace(INK, "currentColor")
         words = f"<title>{_escape(self.title)}</title><desc>{_escape(self.full_alt)}</desc>"
         dark = f"svg {{ color: {DARK_INK} }} .ground {{ fill: {DARK_GROUND} }}"
@@ -113,7 +115,7 @@ class Plate:
             place: letters, digits and `-`; begins every id of this figure.
 
         """
-        head, body = _split_svg(self._svg)
+        head, body = _split_svg(self.drawing)
         view = re.search(r'viewBox="[^"]*"', head)
         body = re.sub(r'\bid="', f'id="{place}-', body)
         body = re.sub(r'href="#', f'href="#{place}-', body)
@@ -142,7 +144,10 @@ class Plate:
         return f"<figure><b>{title}</b><br>{image}<figcaption>{caption}</figcaption></figure>"
 
     @cached_property
-    def _svg(self) -> str:
+    def drawing(self) -> str:
+        """The figure as matplotlib writes it in SVG."""
+        if self.kept:
+            return self.kept
         text = io.StringIO()
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         with figure_style():
