@@ -7,7 +7,8 @@ import shutil
 import pytest
 from growth.simulate import write_simulated
 
-from study.analyze.digests_on_disk import CACHE, read_digests
+from study.analyze.cache import CACHE
+from study.analyze.digests_on_disk import read_digests
 from study.analyze.run_digest import digest_runs
 from study.analyze.runs import DEFAULT_BELOW_SHARE
 from study.analyze.tables_on_disk import write_tables

@@ -1,38 +1,26 @@
 """Reads a study as digests, and keeps them on disk, so that a file whose bytes were read before is not parsed again.
 
-    data/processed/.cache/<study>.digests    first line: SHA-256 of the rest; then one line a run:
-                                             SHA-256 of its file, SHA-256 of its launch, digest as JSON
+    data/processed/.cache/<study>.digests    of `cache`; a line a run: SHA-256 of its file, of its launch, digest as JSON
 
-The folder may be deleted at any time, and is nothing to publish. A digest is used for the same bytes of a run, the same
-launch, the same threshold and the same code alone; a file that is damaged, cut short or of other code is not looked at.
-What cannot be read is never kept, and whether records go together is asked each time.
+A digest is used for the same bytes of a run, the same launch, the same threshold and the same code alone. What cannot
+be read is never kept, and whether records go together is asked each time.
 """
 
-import hashlib
-import platform
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pydantic
 
-import study
+from study.analyze.cache import LEAST_RUNS, cache_path, hash_code, read_kept, write_kept
 from study.analyze.run_digest import Digester, RunDigest
-from study.design.plain_files import read_bytes
-from study.design.whole_files import make_folder, write_whole
-from study.errors import InputError
 from study.reading import RunReader, StudyOf
 from study.store import Store
 
-CACHE = ".cache"
-LEAST_RUNS = 100
-"""A study with fewer runs is read in a second, and leaves no cache."""
-MOST_CACHE_BYTES = 2**32
 _DIGITS = 64
 _DIGESTS: pydantic.TypeAdapter[RunDigest] = pydantic.TypeAdapter(RunDigest)
 _SOURCES = ("*.py", "design/*.py", "analyze/*.py")
-_IGNORE = "# Digests of raw records: made again where they are not here.\n*\n"
+_LIBRARIES = ("numpy", "pydantic")
 
 
 def read_digests(
@@ -53,8 +41,7 @@ def read_digests(
     caches: list[DigestCache] = []
 
     def choose(frame: StudyOf[Any]) -> RunReader[RunDigest]:
-        path = store.processed.parent / CACHE / f"{store.study}.digests"
-        caches.append(DigestCache(path, Digester(frame.launches, share_of(frame))))
+        caches.append(DigestCache(cache_path(store, "digests"), Digester(frame.launches, share_of(frame))))
         return caches[0].reader()
 
     reading = store.read_runs(choose)
@@ -71,7 +58,7 @@ class DigestCache:
         self._digester = digester
         self._launches = {one: digester.hash_launch(one) for one in digester.launches}
         self._without = digester.hash_launch("")
-        self._head = f"{code_number()} {digester.below_share!r}".encode()
+        self._source = f"{code_number()} {digester.below_share!r}"
         self._found = self._read()
         self._used: dict[str, bytes] = {}
         self._new: dict[str, RunDigest] = {}
@@ -99,14 +86,8 @@ class DigestCache:
         return self._launches.get(digest.launch_id, self._without).encode()
 
     def _read(self) -> dict[str, bytes]:
-        """Return what is on disk: SHA-256 of a file to its line; nothing where it is not whole or of another head."""
-        try:
-            total, _, body = read_bytes(self._path, MOST_CACHE_BYTES).partition(b"\n")
-        except InputError:
-            return {}
-        if hashlib.sha256(body).hexdigest().encode() != total or not body.startswith(self._head + b"\n"):
-            return {}
-        lines = body.splitlines()[1:]
+        """Return what is on disk: SHA-256 of a file to its line."""
+        lines = (read_kept(self._path, self._source) or b"").splitlines()
         return {line[:_DIGITS].decode(): line[_DIGITS + 1 :] for line in lines}
 
     def save(self) -> None:
@@ -115,20 +96,9 @@ class DigestCache:
             return
         made = {sha256: self._hash_of(one) + b" " + _DIGESTS.dump_json(one) for sha256, one in self._new.items()}
         lines = [sha256.encode() + b" " + line for sha256, line in (self._used | made).items()]
-        body = b"\n".join([self._head, *lines, b""])
-        try:
-            make_folder(self._path.parent)
-            write_whole(self._path.parent / ".gitignore", _IGNORE)
-            write_whole(self._path, f"{hashlib.sha256(body).hexdigest()}\n{body.decode()}")
-        except (OSError, InputError):
-            return
+        write_kept(self._path, self._source, b"\n".join([*lines, b""]).decode())
 
 
 def code_number() -> str:
     """Return a SHA-256 (hex) of all code that makes a digest, and of the versions of what it calculates with."""
-    root = Path(study.__file__).parent
-    versions = (platform.python_version(), np.__version__, pydantic.VERSION)
-    found = hashlib.sha256(" ".join(versions).encode())
-    for path in sorted(path for pattern in _SOURCES for path in root.glob(pattern)):
-        found.update(f"\n{path.relative_to(root)}\n".encode() + path.read_bytes())
-    return found.hexdigest()
+    return hash_code(_SOURCES, _LIBRARIES)

@@ -13,7 +13,8 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from study.analyze.digests_on_disk import CACHE, read_digests
+from study.analyze.cache import CACHE
+from study.analyze.digests_on_disk import read_digests
 from study.analyze.findings import find
 from study.analyze.runs import DEFAULT_BELOW_SHARE
 from study.publish.edition import Edition, save_edition
