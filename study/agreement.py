@@ -22,6 +22,14 @@ def find_difference(ours: Mapping[str, Any], theirs: Mapping[str, Any], what: st
     return None
 
 
+def find_other_versions(first: LaunchRecord, other: LaunchRecord) -> Iterator[tuple[str, str, str]]:
+    """Yield what must be alike in a study and is not, where both tell: its name, the first's version, the other's."""
+    for name in ("vllm", "torch"):
+        ours, theirs = (one.machine.versions.get(name) for one in (first, other))
+        if ours and theirs and ours != theirs:
+            yield name, ours, theirs
+
+
 def _mixed(launches: Sequence[LaunchRecord], runs: Sequence[RunHead]) -> Iterator[str]:
     """Tell which records cannot be compared with the first, by the field that differs and both values."""
     for other in launches[1:]:
@@ -29,10 +37,8 @@ def _mixed(launches: Sequence[LaunchRecord], runs: Sequence[RunHead]) -> Iterato
         difference = find_difference(first.comparable, other.comparable, f"launch '{other.launch_id}'")
         if difference:
             yield difference
-        for name in ("vllm", "torch"):
-            ours, theirs = (one.machine.versions.get(name) for one in (first, other))
-            if ours and theirs and ours != theirs:
-                yield f"launch '{other.launch_id}' ran on {name} {theirs}, the rest on {ours}; split them"
+        for name, ours, theirs in find_other_versions(first, other):
+            yield f"launch '{other.launch_id}' ran on {name} {theirs}, the rest on {ours}; split them"
     number = next((one.fingerprint for one in launches), next((one.fingerprint for one in runs), None))
     for run in runs:
         if run.fingerprint != number:

@@ -19,8 +19,9 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from study.agreement import find_other_versions
 from study.design.plain_files import explain_fields, shown
-from study.design.whole_files import FOLDER, READABLE, make_folder, open_private
+from study.design.whole_files import FOLDER, make_folder, sync_folder, write_through
 from study.errors import RecordError
 from study.records import LaunchRecord, RunRecord, SessionRecord, find_contradictions
 from study.store import Store, check_comparable
@@ -42,14 +43,18 @@ class LaunchFiles:
 
 def read_launches(raw: Path, known: Collection[str]) -> Iterator[tuple[str, LaunchFiles]]:
     """Yield the name and the files of every finished launch in a raw folder, but for those that are `known`."""
-    for path in sorted(raw.glob("launch-*.json")):
-        if path.name in known:
-            continue
-        launch_id = path.stem.partition("-")[2]
-        contents = [run.read_bytes() for run in sorted(raw.glob("run-*.json")) if run.name not in known]
-        runs = tuple(content for content in contents if json.loads(content).get("launch_id") == launch_id)
+    finished = [path for path in sorted(raw.glob("launch-*.json")) if path.name not in known]
+    if not finished:
+        return
+    runs: dict[str, list[Path]] = {}
+    for path in sorted(raw.glob("run-*.json")):
+        if path.name not in known:
+            runs.setdefault(json.loads(path.read_bytes()).get("launch_id"), []).append(path)
+    for path in finished:
+        served = runs.get(path.stem.partition("-")[2], ())
         log = path.with_suffix(".log")
-        yield path.name, LaunchFiles(path.read_bytes(), runs, log.read_bytes() if log.is_file() else None)
+        contents = tuple(run.read_bytes() for run in served)
+        yield path.name, LaunchFiles(path.read_bytes(), contents, log.read_bytes() if log.is_file() else None)
 
 
 def receive_launch(store: Store, files: LaunchFiles, first: LaunchRecord | None) -> LaunchRecord | None:
@@ -108,12 +113,10 @@ def add_session(
 def check_belongs(launch: LaunchRecord, first: LaunchRecord) -> None:
     """Refuse a launch that cannot be compared with the first one of its study: parameters, vLLM or torch differ."""
     check_comparable(first.comparable, launch.comparable, f"launch '{launch.launch_id}'")
-    for name in ("vllm", "torch"):
-        theirs, ours = launch.machine.versions.get(name), first.machine.versions.get(name)
-        if theirs and ours and theirs != ours:
-            raise RecordError(
-                f"launch '{launch.launch_id}' ran on {name} {shown(theirs)}, the study on {ours}; install {ours} there"
-            )
+    for name, ours, theirs in find_other_versions(first, launch):
+        raise RecordError(
+            f"launch '{launch.launch_id}' ran on {name} {shown(theirs)}, the study on {ours}; install {ours} there"
+        )
 
 
 def _read(study: str, files: LaunchFiles) -> tuple[LaunchRecord, dict[str, bytes]]:
@@ -190,14 +193,10 @@ def _commit(store: Store, launch_id: str, files: Mapping[str, bytes]) -> None:
         make_folder(writing)
         writing.chmod(FOLDER)
         for name, content in files.items():
-            with os.fdopen(open_private(writing / name), "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-                os.fchmod(file.fileno(), READABLE)
-        _sync(writing)
+            write_through(writing / name, content)
+        sync_folder(writing)
         writing.rename(whole)
-        _sync(store.raw)
+        sync_folder(store.raw)
         _link_into_place(whole)
     except OSError as error:
         raise RecordError(f"launch '{launch_id}' cannot be written to '{store.raw}': {error.strerror}") from None
@@ -208,13 +207,5 @@ def _link_into_place(folder: Path) -> None:
     for path in sorted(folder.iterdir(), key=lambda path: (path.name.startswith("launch-"), path.suffix == ".json")):
         with suppress(FileExistsError):
             os.link(path, folder.parent / path.name)
-    _sync(folder.parent)
+    sync_folder(folder.parent)
     shutil.rmtree(folder)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -7,7 +7,7 @@ from study.arrival import add_session, check_belongs, finish_arrivals, read_laun
 from study.design.plain_files import shown
 from study.errors import InputError
 from study.records import LaunchRecord
-from study.store import Store, StudyRecords
+from study.store import Store, StudyRecords, sha256
 
 
 def gather_study(store: Store, folders: Sequence[Path]) -> list[str]:
@@ -58,13 +58,14 @@ def _open_source(store: Store, folder: Path) -> Store:
 
 def _check_names(store: Store, sources: Sequence[Store]) -> None:
     """Refuse two machines' launches of one name before anything is written."""
-    seen: dict[str, tuple[Store, bytes]] = {}
+    seen: dict[str, tuple[Store, str]] = {}
     for one in (store, *sources):
         for path in (*one.record_files("launch"), *one.record_files("run")):
             if path.name.startswith("launch-fill-"):
                 continue
-            other, content = seen.setdefault(path.name, (one, path.read_bytes()))
-            if other is not one and content != path.read_bytes():
+            digest = sha256(path)
+            other, known = seen.setdefault(path.name, (one, digest))
+            if other is not one and known != digest:
                 places = f"'{shown(other.raw)}' and '{shown(one.raw)}'"
                 raise InputError(f"{places} both made {path.name}; give each machine seeds of its own")
 

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from study.arrival import finish_arrivals
+from study.arrival import add_session, finish_arrivals
 from study.design.card_count import count_cards_of_levels
 from study.design.levels import Level, select_levels
 from study.design.parameters import Parameters
@@ -148,19 +148,27 @@ def _records_so_far(store: Store, comparable: dict[str, Any]) -> StudyRecords:
     return records
 
 
-def _record_session(store: Store, records: StudyRecords, setting: Setting, levels: tuple[Level, ...]) -> None:
-    """Keep what was asked for, unless the last session asked for the same."""
-    parameters = setting.parameters
-    asked = parameters.model_dump(mode="json", exclude={"data_dir"})
-    shapes = [level.model_dump(mode="json") for level in levels]
-    known = records.sessions
-    if known and (known[-1].asked, known[-1].levels) == (asked, shapes):
-        return
-    number, session = setting.fingerprint, str(len(known) + 1)
+def record_session(
+    store: Store, known: tuple[SessionRecord, ...], parameters: Parameters, levels: tuple[Level, ...], number: str
+) -> None:
+    """Keep what was asked for, unless the last session asked for the same.
+
+    Args:
+        store: where it is kept.
+        known: the sessions that are there.
+        parameters: what was asked for.
+        levels: the levels, in their order.
+        number: fingerprint of what makes the session's runs comparable.
+
+    """
     record = SessionRecord(
-        study=parameters.study, fingerprint=number, session_id=session, asked=asked, levels=shapes
+        study=parameters.study,
+        fingerprint=number,
+        session_id="1",
+        asked=parameters.model_dump(mode="json", exclude={"data_dir"}),
+        levels=[level.model_dump(mode="json") for level in levels],
     )
-    store.write(record)
+    add_session(store, record, known, known[-1:])
 
 
 def _close_left_open(store: Store, setting: Setting) -> StudyRecords:
@@ -220,7 +228,7 @@ def _share_cores() -> tuple[int, ...]:
 def _carry_out(store: Store, records: StudyRecords, setting: Setting, options: RunOptions) -> int:
     """Make the launches that are left, in order; one that was killed from outside is left for the same command."""
     levels = select_levels(setting.parameters.levels, setting.root)
-    _record_session(store, records, setting, levels)
+    record_session(store, records.sessions, setting.parameters, levels, setting.fingerprint)
     plan = make_plan(setting.parameters, levels, seen_seconds(records))
     reporter = Reporter(plan, setting.parameters.study, options.events)
     _reuse_target(setting, records)

@@ -20,7 +20,7 @@ from typing import Any
 from study.agreement import find_difference
 from study.design.parameters import is_name
 from study.design.plain_files import shown
-from study.design.whole_files import PRIVATE, READABLE, make_folder, open_private, write_whole
+from study.design.whole_files import PRIVATE, make_folder, open_private, sync_folder, write_through, write_whole
 from study.errors import InputError, RecordError
 from study.reading import WHOLE, R, ReadingOf, RunReader, StudyOf, read_folder
 from study.reading import StudyRecords as StudyRecords
@@ -40,27 +40,15 @@ def write_once(path: Path, text: str) -> None:
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with os.fdopen(open_private(temporary), "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-            os.fchmod(file.fileno(), READABLE)
+        write_through(temporary, text.encode())
         os.link(temporary, path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except FileExistsError:
         raise RecordError(f"'{path}' exists already; a raw record is written once") from None
     except OSError as error:
         raise RecordError(f"'{path}' cannot be written: {error.strerror}") from None
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class Store:

@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "progress": {"errors", "design", "records", "store"},
     "check": {"errors", "design", "records", "record_files", "reading", "store"},
     "session": {"errors", "design", "records", "store", "progress"},
-    "arrival": {"errors", "design", "records", "store"},
+    "arrival": {"errors", "design", "records", "agreement", "store"},
     "gather": {"errors", "design", "records", "store", "arrival"},
     "measure": {"errors", "design", "records"},
     "analyze": {"errors", "design", "records", "record_files", "reading", "store"},

@@ -171,11 +171,11 @@ def idle_power_w(launch: LaunchRecord) -> Figure:
 
 def figures_by_card(run: RunRecord, launch: LaunchRecord, below_share: float) -> tuple[CardFigures, ...]:
     """Return the figures of each card of a server on several; empty for one card, and without a sample in the load."""
+    if not launch.machine.further_cards:
+        return ()
     windows = find_windows(run)
     throttled = _throttling_by_card(run, launch.machine, below_share)
     if isinstance(windows, Missing) or isinstance(throttled, Missing) or len(windows) != len(launch.machine.uuids):
-        return ()
-    if len(windows) == 1:
         return ()
     return tuple(_figures_of_card(*one) for one in zip(launch.machine.uuids, windows, throttled, strict=True))
 

@@ -36,6 +36,24 @@ def open_private(path: Path) -> int:
     return descriptor
 
 
+def write_through(path: Path, content: bytes, mode: int = READABLE) -> None:
+    """Write a file through to the disk; until all of it is there, its owner alone may read it."""
+    with os.fdopen(open_private(path), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+        os.fchmod(file.fileno(), mode)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def write_whole(path: Path, text: str, mode: int = READABLE) -> None:
     """Replace a file by another text at once: a reader sees the old or the new one, never a part.
 
@@ -45,11 +63,7 @@ def write_whole(path: Path, text: str, mode: int = READABLE) -> None:
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with os.fdopen(open_private(temporary), "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-            os.fchmod(file.fileno(), mode)
+        write_through(temporary, text.encode(), mode)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from study.arrival import add_session, finish_arrivals, receive_launch
+from study.arrival import finish_arrivals, receive_launch
 from study.design.levels import Level, select_levels
 from study.design.parameters import Parameters, fingerprint
 from study.design.pool import read_pool
@@ -28,8 +28,8 @@ from study.fleet.telling import FleetReporter
 from study.measure.ending import Ending
 from study.measure.refusals import check_asked
 from study.measure.signals import ended_by_signals
-from study.records import LaunchRecord, SessionRecord
-from study.runner import ENDED_EARLY
+from study.records import LaunchRecord
+from study.runner import ENDED_EARLY, record_session
 from study.store import Store, StudyRecords, check_comparable
 
 WAIT_S = 0.5
@@ -69,7 +69,7 @@ def run_fleet(parameters: Parameters, root: Path, options: FleetOptions, connect
             for launch in records.launches:
                 fleet.know(launch)
             _check_places(cluster, blocks, options)
-            _record_session(store, records, parameters, levels)
+            record_session(store, records.sessions, parameters, levels, fingerprint(parameters.comparable()))
             places = max((cluster.count_places(block) for block in blocks), default=0)
             reporter.begin(blocks, describe_fleet(parameters.study, blocks, places))
             fleet.measure(blocks)
@@ -85,18 +85,6 @@ def _read(store: Store, parameters: Parameters) -> StudyRecords:
         name = path.stem.removeprefix("open-")
         raise InputError(f"launch '{name}' was left open by a runner that was killed; `study run` closes it")
     return records
-
-
-def _record_session(store: Store, records: StudyRecords, parameters: Parameters, levels: tuple[Level, ...]) -> None:
-    """Keep what was asked for, unless the last session asked for the same."""
-    record = SessionRecord(
-        study=parameters.study,
-        fingerprint=fingerprint(parameters.comparable()),
-        session_id="1",
-        asked=parameters.model_dump(mode="json", exclude={"data_dir"}),
-        levels=[level.model_dump(mode="json") for level in levels],
-    )
-    add_session(store, record, records.sessions, records.sessions[-1:])
 
 
 def _check_places(cluster: Cluster, blocks: tuple[Block, ...], options: FleetOptions) -> None:
