@@ -9,11 +9,7 @@ cd "$root"
 "$venv/bin/python" -m study edition "$edition" "$@"
 out=editions/$edition/notebooks
 mkdir -p "$out"
-run() { # run NOTEBOOK COPY [papermill options]
-  local name=$1 copy=$2
-  shift 2
-  "$venv/bin/papermill" --no-progress-bar --log-level WARNING "notebooks/$name.ipynb" "$out/$copy.ipynb" "$@"
-}
+source notebooks/execute.sh
 studies=$("$venv/bin/python" -c '
 import sys, yaml
 print(*yaml.safe_load(open(sys.argv[1]))["studies"])' "editions/$edition/edition.yaml")

@@ -11,13 +11,9 @@ asked = yaml.safe_load(open(sys.argv[1]))
 print(asked["study"], asked.get("data_dir", "data"))' "$parameters")"
 out=editions/$study/notebooks
 mkdir -p "$out"
-run() { # run NOTEBOOK [papermill options]
-  local name=$1
-  shift
-  "$venv/bin/papermill" --no-progress-bar --log-level WARNING "notebooks/$name.ipynb" "$out/$name.ipynb" "$@"
-}
+source notebooks/execute.sh
 "$venv/bin/python" -m study plan --parameters "$parameters"
-run run_session -f "$parameters"
-run read_session -y "study: $study" -y "data_dir: $data"
-run publish_edition -y "edition: $study" -y "studies: [$study]" -y "data_dir: $data"
+run run_session run_session -f "$parameters"
+run read_session read_session -y "study: $study" -y "data_dir: $data"
+run publish_edition publish_edition -y "edition: $study" -y "studies: [$study]" -y "data_dir: $data"
 echo "edition: editions/$study/index.html"
