@@ -6,8 +6,9 @@ from make_records import COMPARABLE, make_cpu_machine, make_launch, make_machine
 from test_findings import Card, resolve, throttled_card
 
 from study.analyze.findings import find
+from study.analyze.formats import listed
 from study.analyze.recommend import QUESTIONS, REHEARSAL, headline, recommend
-from study.analyze.recommend_words import lifetime, listed, number, percent
+from study.analyze.recommend_words import lifetime, number, percent
 from study.design.parameters import fingerprint
 
 # One H200, vLLM 0.31.0, Qwen3-8B: TPOT in ms as seen there, and starts with warm caches.

@@ -1,6 +1,6 @@
 """Reads a study as digests, and keeps them on disk, so that a file whose bytes were read before is not parsed again.
 
-    data/processed/.cache/<study>.digests    of `cache`; a line a run: SHA-256 of its file, of its launch, digest as JSON
+    data/processed/.cache/<study>.digests    of `cache`; a line a run: SHA-256 of its file and launch, digest as JSON
 
 A digest is used for the same bytes of a run, the same launch, the same threshold and the same code alone. What cannot
 be read is never kept, and whether records go together is asked each time.

@@ -87,6 +87,16 @@ def plural(noun: str, count: float = 2) -> str:
     return f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
 
 
+def listed(items: Sequence[str]) -> str:
+    """Join items: `a, b and c`."""
+    return " and ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)
+
+
+def format_users(users: Sequence[int]) -> str:
+    """Write numbers of users: `1 user`, `1, 8 and 64 users`."""
+    return f"{listed([f'{count:,}' for count in users])} {plural('user', 1 if list(users) == [1] else 2)}"
+
+
 def format_counted(count: int, noun: str) -> str:
     """Write a count with its noun: `1 block`, `12 launches`."""
     return f"{count:,} {plural(noun, count)}"

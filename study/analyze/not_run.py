@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from study.analyze.formats import format_users
 from study.analyze.run_digest import Study
 
 
@@ -57,8 +58,4 @@ def _list_levels(levels: dict[str, list[int]]) -> str:
 
 
 def _say_users(users: Sequence[int]) -> str:
-    if list(users) == [0]:
-        return ""
-    *first, last = (f"{count:,}" for count in users)
-    text = f"{', '.join(first)} and {last}" if first else last
-    return f" at {text} user{'' if text == '1' else 's'}"
+    return "" if list(users) == [0] else f" at {format_users(users)}"

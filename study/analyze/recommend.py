@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from study.analyze.compare_types import Pair
 from study.analyze.findings import Findings
 from study.analyze.findings_parts import HostBound
-from study.analyze.formats import format_model, format_ms
+from study.analyze.formats import format_model, format_ms, format_users, listed
 from study.analyze.recommend_case import (
     DECIDED,
     Case,
@@ -29,7 +29,6 @@ from study.analyze.recommend_words import (
     counted,
     in_words,
     interval,
-    listed,
     margin_of,
     number,
     percent,
@@ -81,7 +80,6 @@ def _seen(case: Case) -> list[HostBound]:
 
 def _describe_host_bound(level: str, seen: Sequence[HostBound]) -> str:
     """Write one level's ratios over numbers of users."""
-    at = listed([f"{found.users:,}" for found in seen])
     ratios = {
         "energy": [found.energy_ratio for found in seen if found.energy_ratio is not None],
         "time": [found.time_ratio for found in seen if found.time_ratio is not None],
@@ -92,9 +90,9 @@ def _describe_host_bound(level: str, seen: Sequence[HostBound]) -> str:
     }
     counts = {found.runs for found in seen}
     runs = f"{'' if len(counts) == 1 else f'{in_words(min(counts))} to '}{counted(max(counts), 'run')}"
-    users = "user" if at == "1" else "users"
+    where = f"{level} at {format_users([found.users for found in seen])}"
     return (
-        f"{level} at {at} {users}: {ends['energy']} x the default's energy for a step, {ends['time']} x its time "
+        f"{where}: {ends['energy']} x the default's energy for a step, {ends['time']} x its time "
         f"(medians, {runs} each)."
     )
 
@@ -248,8 +246,7 @@ def _say_costs(case: Case, decided: Sequence[Pair]) -> str:
     """Write the costs that are decided in one sentence, the largest first, and name the rest in a second."""
     pairs = sorted(decided, key=lambda pair: abs(_point(pair)), reverse=True)
     costs = [_cost(pair, case.findings.margin) for pair in pairs[:NAMED_IN_HEADLINE]]
-    users = sorted({users for pair in pairs for users in pair.users_used})
-    over = f"{listed([f'{count:,}' for count in users])} user{'' if users == [1] else 's'}"
+    over = format_users(sorted({users for pair in pairs for users in pair.users_used}))
     notes = dict.fromkeys(_note(pair) for pair in pairs[:NAMED_IN_HEADLINE])
     if len(notes) == 1:
         note = next(iter(notes))

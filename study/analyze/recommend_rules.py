@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from study.analyze.compare_types import Pair
 from study.analyze.findings import Findings
+from study.analyze.formats import format_users, listed
 from study.analyze.recommend_case import DECIDED, Case, Rule, Standing, sentences, stand
 from study.analyze.recommend_words import (
     counted,
     describe_pair,
     interval,
-    listed,
     margin_of,
     number,
     some_users,
@@ -144,12 +144,12 @@ def _range_over_users(pairs: Sequence[Pair]) -> str:
         members = [pair for pair in pairs if stand(pair) is kind and pair.effect_percent is not None]
         points = [pair.effect_percent.point for pair in members if pair.effect_percent is not None]
         if points:
-            where = listed([f"{pair.users:,}" for pair in members])
+            where = format_users([pair.users for pair in members if pair.users is not None])
             if kind is Standing.FASTER:
                 points = [-point for point in points]
             ends = dict.fromkeys(number(point) for point in (min(points), max(points)))
             words = USERS_WORDS[kind]
-            parts.append(f"{words} at {where} user{'' if where == '1' else 's'} ({' to '.join(ends)} percent)")
+            parts.append(f"{words} at {where} ({' to '.join(ends)} percent)")
     return f"{pairs[0].level} is {', '.join(parts)}." if parts else ""
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from study.analyze.breakeven import BreakEven, Regime
 from study.analyze.compare_types import Pair, Pairing, Verdict
 from study.analyze.findings_parts import BreakEvenAt, StartGain
-from study.analyze.formats import format_counted, plural
+from study.analyze.formats import format_counted, format_users, plural
 from study.analyze.stats import Estimate
 from study.analyze.stats_power import FULL_BLOCKS, LEAST_BLOCKS
 
@@ -58,11 +58,6 @@ def counted(count: int, noun: str) -> str:
 def some_users(users: int) -> str:
     """Write a number of users as a figure: `1 user`, `8 users`."""
     return format_counted(users, "user")
-
-
-def listed(items: Sequence[str]) -> str:
-    """Join items: `a, b and c`."""
-    return " and ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)
 
 
 def number(value: float) -> str:
@@ -231,8 +226,7 @@ def _why_no_lead(at: BreakEvenAt) -> str:
 def describe_lead(at: BreakEvenAt, users: Sequence[int] = ()) -> str:
     """Write until when a level is ahead of the default, kept busy by some users (or at `users`, all alike)."""
     result, lead = at.result, lead_s(at.result)
-    where = some_users(at.users) if len(users) < 2 else f"{listed([f'{count:,}' for count in users])} users"
-    busy = f"Kept busy by {where} (caches {at.cache}), "
+    busy = f"Kept busy by {format_users(users or [at.users])} (caches {at.cache}), "
     tail = preliminary(at.level_input.start_s.size, at.unit)
     t_star = result.t_star_s
     if lead is None:

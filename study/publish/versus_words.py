@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from study.analyze.compare_types import Verdict
-from study.analyze.formats import MISSING, format_counted
+from study.analyze.formats import MISSING, format_counted, format_users
 from study.analyze.switches import CUDAGRAPH_MODES, MODES
 from study.analyze.versus_types import Beside, Claim, Cost, Outcome, Part, Says, SettingPair, Stance
 from study.publish.plain_text import clean_text
@@ -78,13 +78,6 @@ def _say_units(cost: Cost) -> str:
     return "no runs" if effect is None else format_counted(effect.n, effect.unit)
 
 
-def say_count(users: Sequence[int]) -> str:
-    """Write numbers of users: `1, 8 and 64 users`."""
-    words = [f"{count:,}" for count in users]
-    text = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-    return f"{text} user{'' if tuple(users) == (1,) else 's'}"
-
-
 def say_holds(one: Beside) -> Iterator[str]:
     """Write what holds on both sides, a sentence a level."""
     for claim in one.claims:
@@ -94,7 +87,7 @@ def say_holds(one: Beside) -> Iterator[str]:
             how = f"{claim.a.stance.value} than {one.a.default}"
             if claim.a.stance is Stance.AS_FAST:
                 how = f"as fast as {one.a.default}, within the margin,"
-            start = f"{claim.level} {'is' if earned else 'measured'} {how} on both, at {say_count(claim.users)}"
+            start = f"{claim.level} {'is' if earned else 'measured'} {how} on both, at {format_users(claim.users)}"
             yield f"{start}: {_say_both(claim, one)}.{_say_label(claim, one)}"
 
 
@@ -120,7 +113,7 @@ def _say_no(claim: Claim, one: Beside) -> str:
         if not claim.size_apart:
             return ""
         return f"How much {claim.a.stance.value} {level} is does not carry over: {_say_both(claim, one)}."
-    start = f"{level}, at {say_count(claim.users)}: {claim.a.stance.value} in A, {claim.b.stance.value} in B"
+    start = f"{level}, at {format_users(claim.users)}: {claim.a.stance.value} in A, {claim.b.stance.value} in B"
     return f"{start}: {_say_both(claim, one)}.{_say_label(claim, one)}"
 
 
@@ -163,5 +156,5 @@ def _say_host(claim: Claim, one: Beside) -> str:
     for name, part in (("A", one.a), ("B", one.b)):
         users = [count for count in claim.users if (count, claim.level) in part.host_bound]
         if users:
-            said += f" In {name} the card waits for its host at {say_count(users)}."
+            said += f" In {name} the card waits for its host at {format_users(users)}."
     return said
