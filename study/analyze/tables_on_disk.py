@@ -69,8 +69,7 @@ def write_tables(
 
     """
     judged = judge_runs(study, below_share)
-    frames = make_frames(study, judged, use_for, levels)
-    return write_frames(frames, folder, {"validity.json": _to_json(validity_report(study, judged))})
+    return write_judged(study, judged, make_frames(study, judged, use_for, levels), folder)
 
 
 def make_frames(
@@ -98,10 +97,10 @@ def write_csv(frame: pd.DataFrame) -> str:
     return frame.to_csv(index=False, lineterminator="\n")
 
 
-def write_frames(
-    frames: Mapping[str, pd.DataFrame], folder: Path, beside: Mapping[str, str] | None = None
+def write_judged(
+    study: Study, judged: Sequence[JudgedRun], frames: Mapping[str, pd.DataFrame], folder: Path
 ) -> list[Path]:
-    """Write tables as CSV and JSON, and other texts `beside` by file name, and return the files.
+    """Write tables that are made as CSV and JSON, and what was judged of each run, and return the files.
 
     Raises:
         InputError: the folder cannot be written.
@@ -109,7 +108,7 @@ def write_frames(
     """
     texts = {f"{name}.csv": write_csv(frame) for name, frame in frames.items()}
     texts |= {f"{name}.json": _to_json(_to_records(frame)) for name, frame in frames.items()}
-    texts |= beside or {}
+    texts["validity.json"] = _to_json(validity_report(study, judged))
     try:
         make_folder(folder)
         return [_replace(folder / name, text) for name, text in sorted(texts.items())]

@@ -15,7 +15,7 @@ from study.analyze.recommend_starts import complete_starts, why_starts_differ
 from study.analyze.reference_line import ReferenceLine
 from study.analyze.run_digest import RunDigest
 from study.analyze.runs import DEFAULT_BELOW_SHARE
-from study.analyze.tables_on_disk import make_frames, write_frames, write_tables
+from study.analyze.tables_on_disk import make_frames, write_judged
 from study.design.levels import LEVELS_DIR, read_levels
 from study.design.parameters import Parameters
 from study.errors import InputError
@@ -93,10 +93,7 @@ class StudyView:
 
     def write_tables(self, folder: Path | None = None) -> list[Path]:
         """Write its tables to a folder, its processed one by default, and return the files."""
-        chosen = self.options
-        place = folder or self.store.processed
-        files = write_tables(self.records, place, chosen.use_for, chosen.levels, chosen.below_share)
-        return files + write_frames(tabulate_cards(self.found), place)
+        return write_judged(self.records, self.judged, self.make_tables(), folder or self.store.processed)
 
     def make_tables(self) -> dict[str, pd.DataFrame]:
         """Return its tables by name, as `write_tables` writes them."""
