@@ -1,6 +1,7 @@
 """Several kinds of card in one study: eager costs 2 percent on one and 400 percent on the other."""
 
 import csv
+import io
 import random
 
 import pytest
@@ -14,7 +15,7 @@ from study.analyze.compare_types import Verdict
 from study.analyze.findings import find
 from study.analyze.judged_runs import judge_runs
 from study.analyze.recommend import headline, recommend
-from study.analyze.tables_on_disk import write_frames
+from study.analyze.tables_on_disk import write_csv
 from study.publish.cards_part import TITLE, list_across_cards, list_sessions, say_kinds, tabulate_cards
 from study.publish.data_dictionary import NEVER, describe_tables
 
@@ -159,10 +160,8 @@ class TestTable:
     def test_one_kind_has_no_table(self, study):
         assert tabulate_cards(find(split_kinds(study)[0][1])) == {}
 
-    def test_its_columns_are_as_the_dictionary_says(self, found, tmp_path):
-        write_frames(tabulate_cards(found), tmp_path)
-        with (tmp_path / "cards.csv").open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
+    def test_its_columns_are_as_the_dictionary_says(self, found):
+        rows = list(csv.DictReader(io.StringIO(write_csv(tabulate_cards(found)["cards"]))))
         holds = {"number": float, "whole number": int, "true or false": {"True": 1, "False": 0}.__getitem__}
         part = next(part for part in describe_tables() if part.name == "cards")
         assert list(rows[0]) == [one.name for one in part.fields]

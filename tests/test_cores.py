@@ -27,7 +27,14 @@ def two_cores(monkeypatch):
 
 
 class Watcher(threading.Thread):
-    """Notes, as long as a session runs, what it has started: process id to command line and cores."""
+    """Notes what a session has started and where it runs, whenever a server of it is up.
+
+    Before a session shares its cores out it looks at the machine and asks git, which a server never sees.
+
+    Attributes:
+        seen: process id to command line and cores.
+
+    """
 
     def __init__(self, mark):
         super().__init__()
@@ -35,16 +42,23 @@ class Watcher(threading.Thread):
 
     def run(self):
         while not self.over.is_set():
-            for process in psutil.process_iter():
-                self.note(process)
+            now = dict(filter(None, map(self.look, psutil.process_iter())))
+            if any(is_server(line) for line, _ in now.values()):
+                self.seen |= now
             time.sleep(0.05)
 
-    def note(self, process):
+    def look(self, process):
         try:
             if process.pid != os.getpid() and process.environ().get("STUDY_TEST_MARK") == self.mark:
-                self.seen[process.pid] = (" ".join(process.cmdline()), set(process.cpu_affinity()))
+                return process.pid, (" ".join(process.cmdline()), set(process.cpu_affinity()))
         except psutil.Error:
-            return
+            pass
+        return None
+
+
+def is_server(line):
+    """Tell a server's command line from that of its guard, which names the same module."""
+    return "api_server" in line and ".guard" not in line
 
 
 def test_the_server_alone_is_on_its_cores(fake_vllm, small_study, two_cores):
@@ -60,7 +74,7 @@ def test_the_server_alone_is_on_its_cores(fake_vllm, small_study, two_cores):
         watcher.join()
     (launch,) = Store(Path(small_study["data_dir"]), "small").read().launches
     assert launch.cores == {"server": [first], "client": [last]}
-    servers = [one for one in watcher.seen.values() if "api_server" in one[0] and ".guard" not in one[0]]
+    servers = [one for one in watcher.seen.values() if is_server(one[0])]
     others = [one for one in watcher.seen.values() if one[0] and one not in servers]
     assert [cores for _, cores in servers] == [{first}]
     for name in ("study.measure.guard", "study.measure.client"):
