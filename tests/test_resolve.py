@@ -226,3 +226,20 @@ def test_a_flag_that_vllm_does_not_have_is_named_with_the_nearest():
 def test_a_level_with_an_unknown_flag_is_refused_before_anything_starts():
     with pytest.raises(InputError, match=r"level 'mine': .*; did you mean '-cc\.mode'"):
         check_known_flags([Level(name="mine", flags=("-cc.modee=none",))], ["--max-model-len", "64"], ROOT)
+
+
+def test_what_every_configuration_imports_is_imported_once(tmp_path):
+    """Forks of one process resolve levels; vLLM's question to Ray alone took a second in each of them."""
+    told = tmp_path / "told.json"
+    request = {"ask": "resolve", "card": None, "inspected": True, "model": prepare_model(MODEL, "dummy", ROOT)}
+    levels = [{"name": name, "flags": ["-O1"], "llm": {}, "environment": {}} for name in ("one", "other")]
+    code = (
+        "import json, sys\nfrom study.measure import resolve_child\nseen = []\nahead = resolve_child._import_ahead\n"
+        "resolve_child._import_ahead = lambda names: seen.append(names) or ahead(names)\n"
+        "resolve_child.answer(json.loads(sys.argv[1]))\njson.dump(seen, open(sys.argv[2], 'w'))\n"
+    )
+    asked = json.dumps({**request, "flags": [], "levels": levels})
+    subprocess.run([sys.executable, "-c", code, asked, told], check=True, capture_output=True, cwd=ROOT, timeout=300)
+    first, second = json.loads(told.read_text())
+    assert "ray" in first
+    assert not [name for name in second if name.split(".")[0] in ("vllm", "ray")]

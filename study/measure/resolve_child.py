@@ -171,7 +171,8 @@ def _resolve_apart(parser: Any, request: Mapping[str, Any], level: Mapping[str, 
 def _import_ahead(names: list[str]) -> None:
     """Import what one fork had to import, so that the next ones need not."""
     for name in names:
-        if name.startswith("vllm."):
+        # vLLM asks Ray in each configuration whether it runs, and imports it for that in a second.
+        if name.startswith("vllm.") or name == "ray":
             with contextlib.suppress(*REFUSALS):
                 importlib.import_module(name)
 
