@@ -8,7 +8,8 @@ from study.design.parameters import Parameters, fingerprint, make_parameters
 from study.design.plain_files import is_file, shown
 from study.design.plan import make_plan
 from study.errors import InputError
-from study.reading import HEADS, StudyOf
+from study.reading import StudyOf
+from study.reading_runs import HEADS
 from study.record_files import RunHead
 from study.records import LaunchRecord, SessionRecord, number_of
 from study.store import Store, sha256

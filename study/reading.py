@@ -14,11 +14,11 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from study.agreement import find_disagreements
 from study.design.plain_files import shown
 from study.errors import RecordError
-from study.record_files import READERS, RecordFile, RunHead, check_place, head_of, open_record
-from study.records import LaunchRecord, Record, RunRecord, SessionRecord, find_contradictions, number_of
+from study.reading_runs import R, RunReader, Taken, take_runs
+from study.record_files import READERS, RunHead, check_place, open_record
+from study.records import LaunchRecord, RunRecord, SessionRecord, find_contradictions, number_of
 
 R_co = TypeVar("R_co", covariant=True)
-R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -46,28 +46,6 @@ class StudyOf(Generic[R_co]):
 
 
 StudyRecords: TypeAlias = StudyOf[RunRecord]
-
-
-@dataclass(frozen=True)
-class RunReader(Generic[R]):
-    """What a reader of a folder makes of each run, so that its columns are gone before the next one is read.
-
-    Attributes:
-        take: makes of a run's record what is kept of it.
-        head: returns the run's head of what was kept.
-        known: what was kept of a file of this SHA-256 before, or None: then the file is parsed.
-        keep: is given the SHA-256 of a file without a fault, and what was taken of it.
-
-    """
-
-    take: Callable[[RunRecord], R]
-    head: Callable[[R], RunHead]
-    known: Callable[[str], R | None] = lambda _sha256: None
-    keep: Callable[[str, R], None] = lambda _sha256, _kept: None
-
-
-WHOLE = RunReader[tuple[RunRecord, RunHead]](take=lambda run: (run, head_of(run)), head=lambda kept: kept[1])
-HEADS = RunReader[RunHead](take=head_of, head=lambda kept: kept)
 
 
 @dataclass(frozen=True)
@@ -105,13 +83,13 @@ def read_folder(
     folder = _Folder(study)
     for path in paths:
         if not path.name.startswith("run-"):
-            folder.read(path, folder.take_other)
+            folder.read_other(path)
     frame = folder.frame()
     reader = choose(frame)
     runs: list[R] = []
-    for path in paths:
-        if path.name.startswith("run-"):
-            folder.read(path, lambda file: runs.append(folder.take_run(file, reader)))
+    for taken in take_runs([path for path in paths if path.name.startswith("run-")], study, reader):
+        runs.extend(taken.kept)
+        folder.note(taken)
     records: StudyOf[R] = replace(frame, runs=tuple(runs), files=folder.files())
     disagreements = find_disagreements(records.launches, [reader.head(one) for one in runs])
     return ReadingOf(records, (*folder.faults(), *disagreements))
@@ -126,43 +104,27 @@ class _Folder:
         self._files: dict[str, dict[str, str]] = {kind: {} for kind in READERS}
         self._faults: dict[str, list[str]] = {}
 
-    def read(self, path: Path, take: Callable[[RecordFile], None]) -> None:
-        """Read one file; a fault of it is kept."""
+    def read_other(self, path: Path) -> None:
+        """Read the file of a launch or a session; a fault of it is kept."""
         try:
             file = open_record(path)
-            take(file)
+            record = file.parse()
+            check_place(file, record, self._study)
         except RecordError as error:
             self._faults.setdefault(path.name, []).append(str(error))
         else:
             self._files[file.kind][path.name] = file.sha256
+            faults = [f"'{shown(path)}': {fault}" for fault in find_contradictions(record)]
+            if faults:
+                self._faults.setdefault(path.name, []).extend(faults)
+            self._records[file.kind].append(record)
 
-    def take_other(self, file: RecordFile) -> None:
-        """Take a launch or a session."""
-        record = file.parse()
-        check_place(file, record, self._study)
-        self._find_contradictions(file, record)
-        self._records[file.kind].append(record)
-
-    def take_run(self, file: RecordFile, reader: RunReader[R]) -> R:
-        """Take a run: what is known of its bytes, or else what the reader makes of its record."""
-        known = reader.known(file.sha256)
-        if known is not None:
-            check_place(file, reader.head(known), self._study)
-            return known
-        record = file.parse()
-        if not isinstance(record, RunRecord):
-            raise RecordError(f"'{shown(file.path)}' holds no run")
-        check_place(file, record, self._study)
-        taken = reader.take(record)
-        if not self._find_contradictions(file, record):
-            reader.keep(file.sha256, taken)
-        return taken
-
-    def _find_contradictions(self, file: RecordFile, record: Record) -> bool:
-        faults = [f"'{shown(file.path)}': {fault}" for fault in find_contradictions(record)]
-        if faults:
-            self._faults.setdefault(file.path.name, []).extend(faults)
-        return bool(faults)
+    def note(self, taken: Taken[Any]) -> None:
+        """Note what became of a run's file."""
+        if taken.faults:
+            self._faults[taken.name] = list(taken.faults)
+        if taken.kept:
+            self._files["run"][taken.name] = taken.sha256
 
     def frame(self) -> StudyOf[Any]:
         """Return the study without its runs."""

@@ -22,8 +22,9 @@ from study.design.parameters import is_name
 from study.design.plain_files import shown
 from study.design.whole_files import PRIVATE, make_folder, open_private, sync_folder, write_through, write_whole
 from study.errors import InputError, RecordError
-from study.reading import WHOLE, R, ReadingOf, RunReader, StudyOf, read_folder
+from study.reading import ReadingOf, StudyOf, read_folder
 from study.reading import StudyRecords as StudyRecords
+from study.reading_runs import WHOLE, R, RunReader
 from study.record_files import READERS, open_record
 from study.records import SCHEMA_VERSION, LaunchRecord, Record, RunRecord, identity_of
 

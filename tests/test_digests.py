@@ -3,13 +3,15 @@
 import os
 import random
 import shutil
+from dataclasses import replace
 
 import pytest
 from growth.simulate import write_simulated
 
+from study import process_pool, reading_runs
 from study.analyze.cache import CACHE
-from study.analyze.digests_on_disk import read_digests
-from study.analyze.run_digest import digest_runs
+from study.analyze.digests_on_disk import DigestCache, read_digests
+from study.analyze.run_digest import Digester, digest_runs
 from study.analyze.runs import DEFAULT_BELOW_SHARE
 from study.analyze.tables_on_disk import write_tables
 from study.errors import RecordError
@@ -209,3 +211,31 @@ def test_digests_of_files_that_went_are_dropped(store):
     (store.raw / RUN).unlink()
     read(store, least_runs=1)
     assert cache_of(store).stat().st_size < size
+
+
+def test_several_processes_read_the_same_as_one(simulated, tmp_path, monkeypatch):
+    shutil.copytree(simulated.raw, tmp_path / "raw/s")
+    store = Store(tmp_path, "s")
+    (store.raw / RUN).write_text("{}")
+    contradicted = store.raw / "run-b1-O3-u8-a1.json"
+    contradicted.write_text(contradicted.read_text().replace('"started_s":', '"started_s":9', 1))
+    alone = store.read_runs(lambda frame: DigestCache(tmp_path / "none", Digester(frame.launches)).reader())
+    monkeypatch.setattr(reading_runs, "FEW", 3)
+    monkeypatch.setattr(process_pool, "may_start", lambda: True)
+    shared = []
+    share = process_pool.Pool.share
+    monkeypatch.setattr(process_pool.Pool, "share", lambda pool, file: shared.append(file) or share(pool, file))
+    cache = []
+
+    def choose(frame):
+        cache.append(DigestCache(tmp_path / "kept", Digester(frame.launches)))
+        return replace(cache[0].reader(), processes=2)
+
+    together = store.read_runs(choose)
+    assert len(shared) == RUNS - 3
+    assert together.problems == alone.problems
+    for bad in (contradicted.name, RUN):
+        assert any(bad in line for line in alone.problems)
+    assert together.records.files == alone.records.files
+    assert [one.run_id for one in together.records.runs] == [one.run_id for one in alone.records.runs]
+    assert tables(together.records, tmp_path / "together") == tables(alone.records, tmp_path / "alone")

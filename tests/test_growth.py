@@ -234,7 +234,7 @@ def test_a_command_takes_another_size(tmp_path):
 
 
 def test_a_store_reads_heads_without_columns(store):
-    from study.reading import HEADS
+    from study.reading_runs import HEADS
 
     heads = Store(store.raw.parents[1], "simulated").read_runs(lambda _: HEADS).accept().runs
     assert not any(hasattr(head, "load") or hasattr(head, "telemetry") for head in heads)

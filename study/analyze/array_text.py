@@ -1,6 +1,7 @@
 """Arrays of floats inside of results that are kept as JSON: their bytes as text, so that not a bit of them changes."""
 
 import base64
+import binascii
 from typing import Annotated
 
 import numpy as np
@@ -26,7 +27,7 @@ def read_floats(text: object) -> FloatArray:
     if not isinstance(text, str):
         raise ValueError("no array as text")
     rows, _, data = text.partition(":")
-    values = np.frombuffer(base64.b64decode(data, validate=True), dtype="<f8").astype(np.float64)
+    values = np.frombuffer(binascii.a2b_base64(data, strict_mode=True), dtype="<f8").astype(np.float64)
     return values.reshape(int(rows), -1) if int(rows) else values
 
 

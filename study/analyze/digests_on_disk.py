@@ -6,6 +6,7 @@ A digest is used for the same bytes of a run, the same launch, the same threshol
 be read is never kept, and whether records go together is asked each time.
 """
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,12 @@ import pydantic
 
 from study.analyze.cache import LEAST_RUNS, cache_path, hash_code, read_kept, write_kept
 from study.analyze.run_digest import Digester, RunDigest
-from study.reading import RunReader, StudyOf
+from study.reading import StudyOf
+from study.reading_runs import RunReader
 from study.store import Store
 
+MOST_PROCESSES = 8
+"""Of those that make digests; each holds all launches."""
 _DIGITS = 64
 _DIGESTS: pydantic.TypeAdapter[RunDigest] = pydantic.TypeAdapter(RunDigest)
 _SOURCES = ("*.py", "design/*.py", "analyze/*.py")
@@ -66,7 +70,8 @@ class DigestCache:
     def reader(self) -> RunReader[RunDigest]:
         """Return a reader that takes a digest from here where there is one, and else makes it."""
         keep = self._new.__setitem__
-        return RunReader(take=self._digester.digest, head=lambda digest: digest, known=self.find, keep=keep)
+        processes = min(MOST_PROCESSES, len(os.sched_getaffinity(0)))
+        return RunReader(self._digester.digest, lambda digest: digest, self.find, keep, processes)
 
     def find(self, sha256: str) -> RunDigest | None:
         """Return what is kept of a run's file; None where nothing is, or its launch is not the same any more."""

@@ -31,7 +31,13 @@ from study.analyze.findings_parts import (
 )
 from study.analyze.first_requests import first_request_table
 from study.analyze.judged_runs import DEFAULT_LEVEL, JudgedRun, judge_runs, order_levels
-from study.analyze.level_tables import alike_pairs, host_launched_levels, level_table, start_table
+from study.analyze.level_tables import (
+    alike_pairs,
+    host_launched_levels,
+    level_table,
+    start_table,
+    tell_configurations,
+)
 from study.analyze.run_digest import Study
 from study.analyze.runs import DEFAULT_BELOW_SHARE
 from study.errors import InputError
@@ -184,7 +190,8 @@ def find(
     levels = order_levels((one.level for one in study.launches), options.order)
     starts = start_table(study, options.order, default, options.alpha)
     failed = _find_failed(levels, starts, judged)
-    aa = _find_aa(study, failed, default)
+    told = tell_configurations(study)
+    aa = _find_aa(alike_pairs(study, told), failed, default)
     results = _result_levels(levels, aa, default)
     by_kind = _find_by_kind(study, options)
     apart = why_not_pooled(kind for kind, _ in by_kind)
@@ -194,7 +201,7 @@ def find(
         **_identity(study),
         **_tables(study, judged, options),
         starts=starts,
-        level_table=level_table(study, options.use_for, options.order),
+        level_table=level_table(study, options.use_for, options.order, told),
         levels=levels,
         failed_levels=failed,
         aa_pairs=aa,
@@ -218,9 +225,11 @@ def _find_by_kind(study: Study, options: FindOptions) -> tuple[tuple[KindOfCard,
     return tuple((kind, find(part, options)) for kind, part in kinds) if len(kinds) > 1 else ()
 
 
-def _find_aa(study: Study, failed: Mapping[str, str], default: str) -> tuple[tuple[str, str], ...]:
+def _find_aa(
+    alike: frozenset[tuple[str, str]], failed: Mapping[str, str], default: str
+) -> tuple[tuple[str, str], ...]:
     """Return the pairs that resolved alike, the default first; a level that did not run as asked is none of them."""
-    pairs = sorted(pair for pair in alike_pairs(study) if not set(pair) & set(failed))
+    pairs = sorted(pair for pair in alike if not set(pair) & set(failed))
     return tuple((second, first) if second == default else (first, second) for first, second in pairs)
 
 

@@ -207,13 +207,12 @@ def find_host_bound(judged: Sequence[JudgedRun], levels: Sequence[str], default:
     """
     counting = [one for one in judged if one.counts and one.figures is not None]
     defaults = {_place(one): one for one in counting if one.run.level == default}
-    found = []
-    for level, users in itertools.product(levels, sorted({one.run.users for one in counting})):
-        runs = [one for one in counting if (one.run.level, one.run.users) == (level, users)]
-        pairs = [(one, defaults[_place(one)]) for one in runs if _place(one) in defaults]
-        if pairs and level != default:
-            found.append(_host_bound(level, users, pairs))
-    return tuple(found)
+    pairs: dict[tuple[str, int], list[tuple[JudgedRun, JudgedRun]]] = {}
+    for one in counting:
+        if one.run.level != default and (beside := defaults.get(_place(one))) is not None:
+            pairs.setdefault((one.run.level, one.run.users), []).append((one, beside))
+    cells = itertools.product(levels, sorted({one.run.users for one in counting}))
+    return tuple(_host_bound(*cell, pairs[cell]) for cell in cells if cell in pairs)
 
 
 def _place(one: JudgedRun) -> tuple[int, int, int, str | None]:

@@ -31,8 +31,16 @@ START_COLUMNS = (
 )
 
 
+def tell_configurations(study: Study) -> dict[str, str]:
+    """Return what each server resolved, as text that is equal where levels resolved alike, by launch id."""
+    return {one.launch_id: comparable_text(one.resolved) for one in study.launches if one.resolved}
+
+
 def level_table(
-    study: Study, use_for: Mapping[str, str] | None = None, levels: Sequence[str] = ()
+    study: Study,
+    use_for: Mapping[str, str] | None = None,
+    levels: Sequence[str] = (),
+    told: Mapping[str, str] | None = None,
 ) -> pd.DataFrame:
     """Return one row a level (`LEVEL_COLUMNS`): its switches as the server resolved them, never from documentation.
 
@@ -43,11 +51,12 @@ def level_table(
         study: the records.
         use_for: level to what it is for, from the level files (records do not hold it).
         levels: the order of levels; without, the default first and the rest by name.
+        told: what `tell_configurations` returns, where it is at hand.
 
     """
     by_level = _group_launches(study, levels)
-    told = {one.launch_id: comparable_text(one.resolved) for one in study.launches if one.resolved}
-    pairs = _alike(study, told)
+    told = tell_configurations(study) if told is None else told
+    pairs = alike_pairs(study, told)
     rows = []
     for level, launches in by_level.items():
         alike = [name for name in by_level if (level, name) in pairs or (name, level) in pairs]
@@ -58,17 +67,13 @@ def level_table(
     return make_frame(rows, LEVEL_COLUMNS).astype({**types, **dict.fromkeys(switches, "boolean")})
 
 
-def alike_pairs(study: Study) -> frozenset[tuple[str, str]]:
+def alike_pairs(study: Study, told: Mapping[str, str] | None = None) -> frozenset[tuple[str, str]]:
     """Return the pairs of levels that resolved alike, each once, the default first or else by name.
 
     Two levels are alike where their servers told one configuration, but for `IGNORED_WHEN_ALIKE`, in every block that
-    both have on one machine.
+    both have on one machine. `told` is what `tell_configurations` returns, where it is at hand.
     """
-    return _alike(study, {one.launch_id: comparable_text(one.resolved) for one in study.launches if one.resolved})
-
-
-def _alike(study: Study, told: Mapping[str, str]) -> frozenset[tuple[str, str]]:
-    """Find `alike_pairs` where what each launch told is at hand, by its id."""
+    told = tell_configurations(study) if told is None else told
     seen = {
         level: {(one.block, one.machine.unit): told[one.launch_id] for one in launches if one.resolved}
         for level, launches in _group_launches(study, ()).items()

@@ -28,7 +28,7 @@ class Facts(BaseModel):
 
     @model_validator(mode="after")
     def _missing_has_reasons(self) -> "Facts":
-        empty = {name for name in type(self).model_fields if getattr(self, name) is None}
+        empty = {name for name, value in vars(self).items() if value is None}
         unexplained = sorted(empty - set(self.missing))
         if unexplained:
             raise ValueError(f"'{unexplained[0]}' is null without a reason in 'missing'")
