@@ -1,7 +1,7 @@
 """The command line: `python -m study plan|run|fleet|gather|tables|decide|edition|site|compare|...|switches|check`.
 
-Exit code 0 on success, 2 on unusable input (one line that names the value and what would work), 1 otherwise. Each
-command imports what it needs when it runs, so that `--help` and `plan` answer at once.
+Exit code 0 on success, 2 on unusable input (one line that names the value and what would work), 130 after Ctrl-C, 1
+otherwise. Each command imports what it needs when it runs, so that `--help` and `plan` answer at once.
 """
 
 import argparse
@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from study.errors import InputError, StudyError
+
+INTERRUPTED = 130
+"""As a shell has it: 128 and the signal's number."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -23,6 +26,9 @@ def main(arguments: list[str] | None = None) -> int:
         return error.exit_code
     except BrokenPipeError:
         return 1
+    except KeyboardInterrupt:
+        print("study: interrupted", file=sys.stderr)
+        return INTERRUPTED
     return code
 
 

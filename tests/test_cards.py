@@ -13,11 +13,24 @@ from study.analyze.cards import list_kinds, split_kinds
 from study.analyze.cards_table import card_table
 from study.analyze.compare_types import Verdict
 from study.analyze.findings import find
+from study.analyze.first_requests import first_request_table
 from study.analyze.judged_runs import judge_runs
+from study.analyze.level_tables import start_table
 from study.analyze.recommend import headline, recommend
+from study.analyze.tables import session_figures, session_table
 from study.analyze.tables_on_disk import write_csv
-from study.publish.cards_part import TITLE, list_across_cards, list_sessions, say_kinds, tabulate_cards
+from study.analyze.versus_parts import measure_part
+from study.publish.cards_part import (
+    TITLE,
+    list_across_cards,
+    list_by_kind,
+    list_sessions,
+    say_kinds,
+    tabulate_cards,
+)
 from study.publish.data_dictionary import NEVER, describe_tables
+from study.publish.quotes import list_figures
+from study.publish.sheets import list_first_requests, list_starts
 
 H200 = {"gpu_name": "NVIDIA H200", "gpu_uuid": "GPU-H", "gpu_memory_gib": 140.0, "max_sm_clock_mhz": 1980.0}
 COSTS = {"NVIDIA L4": (60.0, 1.02), "NVIDIA H200": (5.0, 5.0)}
@@ -140,9 +153,52 @@ class TestVerdicts:
         assert len(judged) == 24
         assert all(one.counts for one in judged)
 
-    def test_starts_of_unlike_cards_are_not_put_together(self, found):
-        eager = found.starts[found.starts["level"] == "eager"].iloc[0]
-        assert eager["difference_reason"] == found.comparison_reason
+
+class TestNothingIsPooled:
+    """Medians over unlike cards are of none of them: tables have rows a kind of card."""
+
+    def test_medians_of_runs(self, study):
+        table = session_figures(study).set_index(["card", "level", "users"])["median_tpot_ms"]
+        assert table[("NVIDIA L4", "default", 1)] == pytest.approx(60.0, rel=0.01)
+        assert table[("NVIDIA H200", "default", 1)] == pytest.approx(5.0, rel=0.01)
+        assert len(table) == 2 * 2 * 2
+
+    def test_the_guides_table(self, study):
+        rows = session_table(study).to_dict("records")
+        assert [(row["card"], row["users"]) for row in rows] == [
+            (card, users) for card in ("NVIDIA H200", "NVIDIA L4") for users in (1, 2)
+        ]
+        assert rows[0]["tpot"].startswith("5.0")
+        assert rows[2]["tpot"].startswith(("59.9", "60.0"))
+
+    def test_starts(self, study):
+        table = start_table(study).set_index(["card", "level"])
+        assert table["n"].to_dict() == {
+            (card, level): 5 for card in ("NVIDIA H200", "NVIDIA L4") for level in ("default", "eager")
+        }
+        assert set(table["machines"]) == {1}
+        assert set(table.loc[[("NVIDIA H200", "eager"), ("NVIDIA L4", "eager")], "difference_n"]) == {5}
+
+    def test_first_requests(self, study, found):
+        table = first_request_table(study).set_index(["card", "level"])
+        assert table["starts"].to_dict() == {
+            (card, level): 5 for card in ("NVIDIA H200", "NVIDIA L4") for level in ("default", "eager")
+        }
+        assert [len(sheet.rows) for sheet in list_by_kind(found, list_first_requests)] == [2, 2]
+
+    def test_starts_in_an_edition(self, found):
+        titles = [sheet.title for sheet in list_by_kind(found, list_starts)]
+        assert titles == [f"{name}: Starts, spawn to first token" for name in ("NVIDIA H200", "NVIDIA L4")]
+
+    def test_figures_that_prose_may_quote(self, found):
+        assert {name.split("/")[-1] for name in list_figures([found])} <= {"blocks", "vllm_version"}
+
+    def test_figures_beside_another_study(self, study, found):
+        assert measure_part(study, found, (1, 2)).cells == {}
+
+    def test_one_kind_is_named_in_each_row(self, study):
+        label, part = split_kinds(study)[0]
+        assert set(session_figures(part)["card"]) == set(start_table(part)["card"]) == {label.label}
 
 
 class TestTable:

@@ -2,10 +2,13 @@
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -112,3 +115,14 @@ def test_calibration_tells_the_error_rates_in_under_a_minute():
     done = study("calibrate", "--blocks", "5", "--effect", "0.02")
     assert done.returncode == 0
     assert "20,000 simulated studies" in done.stdout
+
+
+def test_an_interrupt_is_one_line():
+    command = [sys.executable, "-m", "study", "calibrate"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        asked = psutil.Process(process.pid)
+        while process.poll() is None and not any("scipy" in one.path for one in asked.memory_maps()):
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    assert (process.returncode, said) == (130, "study: interrupted\n")

@@ -110,6 +110,12 @@ def split_kinds(study: Study) -> tuple[tuple[KindOfCard, Study], ...]:
     )
 
 
+def split_labels(study: Study) -> list[tuple[str | None, Study]]:
+    """Return the label of each kind of card with its part of the study; None where no measured launch tells one."""
+    labelled: list[tuple[str | None, Study]] = [(kind.label, part) for kind, part in split_kinds(study)]
+    return labelled or [(None, study)]
+
+
 def why_not_pooled(kinds: Iterable[KindOfCard]) -> str:
     """Say why a study on several kinds has no verdict over all of them; empty for one kind."""
     labels = [kind.label for kind in kinds]

@@ -8,11 +8,12 @@ ready to first token. Later runs have one wave, with nothing to set it against.
 """
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
+from study.analyze.cards import split_labels
 from study.analyze.evidence import check_launch_level
 from study.analyze.judged_runs import order_levels
 from study.analyze.run_digest import RunDigest, Study, first_and_last_wave_s
@@ -20,14 +21,14 @@ from study.analyze.tables import make_frame
 from study.records import LaunchRecord, RunRecord
 
 FIRST_REQUEST_COLUMNS = (
-    *("level", "cache", "n", "at_users", "times_median", "times_least", "times_greatest", "first_wave_s"),
+    *("card", "level", "cache", "n", "at_users", "times_median", "times_least", "times_greatest", "first_wave_s"),
     *("last_wave_s", "reason", "starts", "to_first_token_s", "to_first_token_least_s", "to_first_token_greatest_s"),
     "token_reason",
 )
 
 
 def first_request_table(study: Study, levels: Sequence[str] = ()) -> pd.DataFrame:
-    """Return one row a level and state of the caches (`FIRST_REQUEST_COLUMNS`).
+    """Return one row a kind of card, level and state of the caches (`FIRST_REQUEST_COLUMNS`).
 
     `times_*` is how many times as long the first warm-up wave of a launch took as the last of the same run, over `n`
     launches; `first_wave_s` and `last_wave_s` are medians in seconds, at the numbers of users that `at_users` lists.
@@ -40,20 +41,23 @@ def first_request_table(study: Study, levels: Sequence[str] = ()) -> pd.DataFram
         levels: the order of levels; without, the default first and the rest by name.
 
     """
+    rows = [{"card": card, **row} for card, part in split_labels(study) for row in _rows(part, levels)]
+    counts = {"n": "Int64", "starts": "Int64"}
+    ratios = dict.fromkeys(("times_median", "times_least", "times_greatest"), "float64")
+    return make_frame(rows, FIRST_REQUEST_COLUMNS).astype({**counts, **ratios})
+
+
+def _rows(study: Study, levels: Sequence[str]) -> Iterator[dict[str, Any]]:
     measured = [one for one in study.launches if not one.fills_caches]
     firsts: dict[str, RunRecord | RunDigest] = {}
     for run in sorted(study.runs, key=lambda run: (run.position, run.attempt)):
         firsts.setdefault(run.launch_id, run)
-    rows = []
     for level in order_levels((one.level for one in measured), levels):
         ours = [one for one in measured if one.level == level]
         for cache in sorted({one.cache for one in ours}, reverse=True):
             launches = [one for one in ours if one.cache == cache and check_launch_level(one)[0] != "failed"]
             named = {"level": level, "cache": cache}
-            rows.append({**named, **_wave_figures(firsts, launches), **_token_figures(launches)})
-    counts = {"n": "Int64", "starts": "Int64"}
-    ratios = dict.fromkeys(("times_median", "times_least", "times_greatest"), "float64")
-    return make_frame(rows, FIRST_REQUEST_COLUMNS).astype({**counts, **ratios})
+            yield {**named, **_wave_figures(firsts, launches), **_token_figures(launches)}
 
 
 def _wave_figures(firsts: Mapping[str, RunRecord | RunDigest], launches: Sequence[LaunchRecord]) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """All runs of a study with their figures, their validity, and whether they enter the study's figures."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from study.analyze.cards import split_kinds
+from study.analyze.cards import split_kinds, split_labels
 from study.analyze.evidence import Evidence
 from study.analyze.run_digest import RunDigest, Study, complete_launches, digest_runs
 from study.analyze.runs import DEFAULT_BELOW_SHARE, RunFigures
@@ -73,6 +73,15 @@ def judge_runs(study: Study, below_share: float = DEFAULT_BELOW_SHARE) -> tuple[
     judged = [replace(one, left_out=_superseded(one, newest)) for one in judged]
     defaults = {_cell(one.run)[1:]: one for one in judged if one.counts and one.run.level == DEFAULT_LEVEL}
     return tuple(replace(one, notes=_notes(one, defaults)) for one in judged)
+
+
+def split_judged(study: Study, judged: Sequence[JudgedRun]) -> list[tuple[str | None, Study, list[JudgedRun]]]:
+    """Return each kind of card by its label, with its part of a study and the judged runs of that part."""
+    kinds = split_labels(study)
+    if len(kinds) == 1:
+        return [(label, part, list(judged)) for label, part in kinds]
+    by_id = {one.run.run_id: one for one in judged}
+    return [(label, part, [by_id[run.run_id] for run in part.runs]) for label, part in kinds]
 
 
 def _place(run: RunDigest) -> tuple[bool, str, int, int, int, int, str]:

@@ -2,12 +2,12 @@
 
 import itertools
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
-from study.analyze.cards import list_kinds, why_not_pooled
+from study.analyze.cards import split_labels
 from study.analyze.evidence import check_launch_level
 from study.analyze.findings_parts import StartGain, find_start_gains
 from study.analyze.first_requests import ready_to_first_token_s
@@ -23,7 +23,7 @@ LEVEL_COLUMNS = (
     *("launches", "reason", "fusions", "custom_ops"),
 )
 START_COLUMNS = (
-    *("level", "cache", "n", "failed", "median_s", "least_s", "greatest_s", "difference_s", "difference_low_s"),
+    *("card", "level", "cache", "n", "failed", "median_s", "least_s", "greatest_s", "difference_s", "difference_low_s"),
     *("difference_high_s", "difference_confidence", "difference_n", "difference_unit", "difference_reason"),
     "to_first_token_s",
     *("kv_cache_blocks_least", "kv_cache_blocks_greatest", "kv_cache_tokens_least", "kv_cache_tokens_greatest"),
@@ -136,28 +136,31 @@ def _why_nothing(launches: Sequence[LaunchRecord]) -> str:
 def start_table(
     study: Study, levels: Sequence[str] = (), default: str = DEFAULT_LEVEL, alpha: float = 0.05
 ) -> pd.DataFrame:
-    """Return one row a level and state of the caches (`START_COLUMNS`): seconds from the spawn to the first token.
+    """Return one row a kind of card, level and state of the caches (`START_COLUMNS`): s from spawn to first token.
 
     `difference_s` is by how much a level starts later than the default, the mean within blocks, with its (1 - alpha) t
     interval where there are three blocks or more; `to_first_token_s` is the median from ready (health 200) to the first
     token. A level that never got to its first token keeps its row, with `n` 0 and the reason. Starts that only filled
     the caches do not count, nor do servers that did not run the level as asked.
     """
-    rows = []
-    grouped = _group_launches(study, levels)
-    others = [level for level in grouped if level != default]
-    apart = why_not_pooled(list_kinds(study.launches))
-    gains = {(gain.level, gain.cache): gain for gain in find_start_gains(study.launches, others, default, alpha)}
-    for level, launches in grouped.items():
-        for cache in sorted({launch.cache for launch in launches}, reverse=True):
-            row = _start_row(level, cache, [one for one in launches if one.cache == cache])
-            rows.append({**row, **_difference(gains.get((level, cache)), level == default, apart)})
-        if not launches:
-            rows.append({"level": level, "n": 0, "failed": 0, "reason": _why_nothing(launches)})
+    kinds = split_labels(study)
+    rows = [{"card": card, **row} for card, part in kinds for row in _start_rows(part, levels, default, alpha)]
     kv_cache = (name for name in START_COLUMNS if name.startswith("kv_cache"))
     counts = ["n", "failed", "machines", "difference_n", *kv_cache]
     types = {**dict.fromkeys(counts, "Int64"), "difference_confidence": "float64"}
     return make_frame(rows, START_COLUMNS).astype(types)
+
+
+def _start_rows(study: Study, levels: Sequence[str], default: str, alpha: float) -> Iterator[dict[str, Any]]:
+    grouped = _group_launches(study, levels)
+    others = [level for level in grouped if level != default]
+    gains = {(gain.level, gain.cache): gain for gain in find_start_gains(study.launches, others, default, alpha)}
+    for level, launches in grouped.items():
+        for cache in sorted({launch.cache for launch in launches}, reverse=True):
+            row = _start_row(level, cache, [one for one in launches if one.cache == cache])
+            yield {**row, **_difference(gains.get((level, cache)), level == default)}
+        if not launches:
+            yield {"level": level, "n": 0, "failed": 0, "reason": _why_nothing(launches)}
 
 
 def _start_row(level: str, cache: str, launches: Sequence[LaunchRecord]) -> dict[str, Any]:
@@ -188,12 +191,12 @@ def _start_row(level: str, cache: str, launches: Sequence[LaunchRecord]) -> dict
     }
 
 
-def _difference(gain: StartGain | None, is_default: bool, apart: str) -> dict[str, Any]:
+def _difference(gain: StartGain | None, is_default: bool) -> dict[str, Any]:
     """Return by how much a level starts later than the default: what it gains, with the other sign."""
     if is_default:
         return {"difference_reason": "the default itself"}
     if gain is None:
-        return {"difference_reason": apart or "no block has a start of both"}
+        return {"difference_reason": "no block has a start of both"}
     later = gain.gain_s
     return {
         "difference_s": -later.point,

@@ -6,7 +6,7 @@ their files were read. Only runs that count enter a figure: valid, and not run a
 
 import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -14,7 +14,7 @@ import pandas as pd
 
 from study.analyze.evidence import check_launch_level
 from study.analyze.formats import format_mhz, format_ms
-from study.analyze.judged_runs import JudgedRun, judge_runs, order_levels
+from study.analyze.judged_runs import JudgedRun, judge_runs, order_levels, split_judged
 from study.analyze.run_digest import Study
 from study.analyze.runs import RunFigures
 from study.records import LaunchRecord
@@ -26,8 +26,9 @@ RUN_COLUMNS = (
 )
 _OF_RUN = ("run_id", "launch_id", "session", "level", "block", "seed", "users", "position")
 COMPARISON_COLUMNS = ("level", "users", "block", "seed", "machine", "launch", "value", "median_ms")
+SESSION_COLUMNS = ("card", "users", "levels", "tpot", "sm_clock")
 SESSION_FIGURE_COLUMNS = (
-    *("users", "level", "runs", "machines", "median_tpot_ms", "least_tpot_ms", "greatest_tpot_ms"),
+    *("card", "users", "level", "runs", "machines", "median_tpot_ms", "least_tpot_ms", "greatest_tpot_ms"),
     "median_sm_clock_mhz",
 )
 LEFT_OUT_COLUMNS = ("kind", "id", "level", "block", "seed", "users", "reason", "detail")
@@ -112,22 +113,24 @@ def _comparison_row(one: JudgedRun) -> dict[str, Any] | None:
 
 
 def session_figures(study: Study, judged: Judged | None = None, levels: Sequence[str] = ()) -> pd.DataFrame:
-    """Return one row a number of users and level (`SESSION_FIGURE_COLUMNS`); null where no run counts.
+    """Return one row a kind of card, number of users and level (`SESSION_FIGURE_COLUMNS`); null where no run counts.
 
     Each figure is a median over runs: of their median TPOT over requests, and of their median SM clock. The least and
     the greatest of the runs' median TPOT are the seed range of the 2026.10 edition.
     """
-    runs = judged or judge_runs(study)
+    kinds = split_judged(study, judged or judge_runs(study))
+    rows = [{"card": card, **row} for card, part, runs in kinds for row in _session_rows(part, runs, levels)]
+    return make_frame(rows, SESSION_FIGURE_COLUMNS)
+
+
+def _session_rows(study: Study, runs: Judged, levels: Sequence[str]) -> Iterator[dict[str, Any]]:
     names = order_levels([*(one.run.level for one in runs), *_measured_levels(study)], levels)
     cells: dict[tuple[int, str], list[JudgedRun]] = {}
     for one in runs:
         cells.setdefault((one.run.users, one.run.level), []).append(one)
-    rows = [
-        _session_row(users, level, cells.get((users, level), []))
-        for users in sorted({one.run.users for one in runs})
-        for level in names
-    ]
-    return make_frame(rows, SESSION_FIGURE_COLUMNS)
+    for users in sorted({one.run.users for one in runs}):
+        for level in names:
+            yield _session_row(users, level, cells.get((users, level), []))
 
 
 def _measured_levels(study: Study) -> list[str]:
@@ -154,7 +157,7 @@ def _session_row(users: int, level: str, runs: Judged) -> dict[str, Any]:
 def session_table(
     study: Study, users: Sequence[int] | None = None, levels: Sequence[str] = (), judged: Judged | None = None
 ) -> pd.DataFrame:
-    """Return the guide's table of a session, as text: `users`, `levels`, `tpot`, `sm_clock`.
+    """Return the guide's table of a session, as text: one row a kind of card and number of users (`SESSION_COLUMNS`).
 
     `60.36 / 61.07 ms` and `1,275 / 1,290 MHz` stand in the order that `levels` gives (`default / eager`).
 
@@ -165,22 +168,27 @@ def session_table(
         judged: the study's judged runs, where they are at hand.
 
     """
-    figures = session_figures(study, judged, levels)
-    wanted = [int(count) for count in figures["users"].unique()] if users is None else list(users)
-    names = list(dict.fromkeys(figures["level"]))
-    by_cell = {(int(row["users"]), row["level"]): row for row in figures.to_dict("records")}
-    rows = []
-    for count in wanted:
+    by_card: dict[str | None, list[dict[str, Any]]] = {}
+    for row in session_figures(study, judged, levels).to_dict("records"):
+        by_card.setdefault(row["card"], []).append({str(name): value for name, value in row.items()})
+    rows = [row for card, figures in by_card.items() for row in _guide_rows(card, figures, users)]
+    return make_frame(rows, SESSION_COLUMNS)
+
+
+def _guide_rows(
+    card: str | None, figures: Sequence[Mapping[str, Any]], users: Sequence[int] | None
+) -> Iterator[dict[str, Any]]:
+    names = list(dict.fromkeys(row["level"] for row in figures))
+    by_cell = {(int(row["users"]), row["level"]): row for row in figures}
+    for count in dict.fromkeys(count for count, _ in by_cell) if users is None else users:
         cells = [by_cell.get((count, name), {}) for name in names]
-        rows.append(
-            {
-                "users": count,
-                "levels": " / ".join(names),
-                "tpot": format_ms([cell.get("median_tpot_ms") for cell in cells]),
-                "sm_clock": format_mhz([cell.get("median_sm_clock_mhz") for cell in cells]),
-            }
-        )
-    return make_frame(rows, ("users", "levels", "tpot", "sm_clock"))
+        yield {
+            "card": card,
+            "users": count,
+            "levels": " / ".join(names),
+            "tpot": format_ms([cell.get("median_tpot_ms") for cell in cells]),
+            "sm_clock": format_mhz([cell.get("median_sm_clock_mhz") for cell in cells]),
+        }
 
 
 def left_out_table(study: Study, judged: Judged | None = None) -> pd.DataFrame:

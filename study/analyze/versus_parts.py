@@ -165,6 +165,9 @@ def _join(machines: Iterable[Machine], name: str) -> str:
 
 
 def _cells(found: Findings, users: Sequence[int]) -> Iterator[tuple[tuple[int | None, str], Cell]]:
+    """Yield what a level took and cost at each number of users; nothing of a study whose cards are not of one kind."""
+    if found.by_kind:
+        return
     for row in found.session_figures.to_dict("records"):
         count, level, median_ms = int(row["users"]), str(row["level"]), float(row["median_tpot_ms"])
         if count in users:

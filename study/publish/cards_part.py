@@ -1,6 +1,6 @@
 """The same levels on other cards: what an edition says of a study whose launches came from several kinds of card."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -20,11 +20,16 @@ def tabulate_cards(found: Findings) -> dict[str, pd.DataFrame]:
     return {"cards": card_table(found)} if found.by_kind else {}
 
 
-def list_sessions(found: Findings, users: Sequence[int]) -> list[Sheet]:
-    """Lay out the guide's table of a session, one a kind of card: medians over unlike cards would say nothing."""
+def list_by_kind(found: Findings, lay_out: Callable[[Findings], Sheet]) -> list[Sheet]:
+    """Lay out one table a kind of card: medians over unlike cards would say nothing."""
     if not found.by_kind:
-        return [list_session(found, users)]
-    return [_name_kind(kind, list_session(part, users)) for kind, part in found.by_kind]
+        return [lay_out(found)]
+    return [_name_kind(kind, lay_out(part)) for kind, part in found.by_kind]
+
+
+def list_sessions(found: Findings, users: Sequence[int]) -> list[Sheet]:
+    """Lay out the guide's table of a session, one a kind of card."""
+    return list_by_kind(found, lambda part: list_session(part, users))
 
 
 def _name_kind(kind: KindOfCard, sheet: Sheet) -> Sheet:

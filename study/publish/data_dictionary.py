@@ -15,7 +15,13 @@ import yaml
 from study.analyze.cards_table import CARD_COLUMNS, RUN_CARD_COLUMNS
 from study.analyze.first_requests import FIRST_REQUEST_COLUMNS
 from study.analyze.level_tables import LEVEL_COLUMNS, START_COLUMNS
-from study.analyze.tables import COMPARISON_COLUMNS, LEFT_OUT_COLUMNS, RUN_COLUMNS, SESSION_FIGURE_COLUMNS
+from study.analyze.tables import (
+    COMPARISON_COLUMNS,
+    LEFT_OUT_COLUMNS,
+    RUN_COLUMNS,
+    SESSION_COLUMNS,
+    SESSION_FIGURE_COLUMNS,
+)
 from study.publish.sheets import Sheet
 from study.store import schemas
 
@@ -29,7 +35,7 @@ UNITS = (
 TABLES: Mapping[str, Sequence[str]] = {
     "runs": RUN_COLUMNS,
     "comparison_input": COMPARISON_COLUMNS,
-    "session": ("users", "levels", "tpot", "sm_clock"),
+    "session": SESSION_COLUMNS,
     "session_figures": SESSION_FIGURE_COLUMNS,
     "levels": LEVEL_COLUMNS,
     "starts": START_COLUMNS,

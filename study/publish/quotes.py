@@ -21,6 +21,8 @@ _NEARLY = re.compile(r"<!--\s*/?figure\b")
 def list_figures(studies: Sequence[Findings]) -> dict[str, str]:
     """Return every figure that prose may quote: its name, and its text as the tables print it.
 
+    Of a study on several kinds of card these are `blocks` and `vllm_version`: no other is of all its cards.
+
     `LEVEL.u8.tpot_ms`, `LEVEL.u8.sm_clock_mhz`, `LEVEL.u8.cost` (with its interval), `LEVEL.u8.cost_percent`,
     `LEVEL.u8.verdict`, the last three also as `LEVEL.overall.cost` and so on, `LEVEL.warm.start_s`, `blocks` and
     `vllm_version`. A name has its study before it, as in `2026-11-l4/blocks`, and may go without where only one study
@@ -34,6 +36,10 @@ def list_figures(studies: Sequence[Findings]) -> dict[str, str]:
 
 
 def _figures_of(found: Findings) -> Iterator[tuple[str, str]]:
+    yield "blocks", format_count(len(found.blocks))
+    yield "vllm_version", found.versions.get("vllm", MISSING)
+    if found.by_kind:
+        return
     for row in found.session_figures.to_dict("records"):
         place = f"{row['level']}.u{row['users']}"
         yield f"{place}.tpot_ms", format_ms([row["median_tpot_ms"]])
@@ -47,8 +53,6 @@ def _figures_of(found: Findings) -> Iterator[tuple[str, str]]:
         yield f"{place}.verdict", say_verdict(pair)
     for row in found.starts.to_dict("records"):
         yield f"{row['level']}.{row['cache']}.start_s", format_seconds(row["median_s"], 1)
-    yield "blocks", format_count(len(found.blocks))
-    yield "vllm_version", found.versions.get("vllm", MISSING)
 
 
 def check_quotes(prose: Mapping[str, Prose], figures: Mapping[str, str], file: str) -> None:

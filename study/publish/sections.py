@@ -10,7 +10,7 @@ from study.analyze.recommend_starts import starts_alone
 from study.analyze.switches_diff import diff_sets
 from study.publish import sheets
 from study.publish.card_use import list_card_use, list_reference, say_reference
-from study.publish.cards_part import list_across_cards, list_sessions, say_kinds
+from study.publish.cards_part import list_across_cards, list_by_kind, list_sessions, say_kinds
 from study.publish.claims_part import list_misleading, say_claims, warn_of_claims
 from study.publish.plain_text import clean_text
 from study.publish.plates import Plate
@@ -197,10 +197,10 @@ def _starts(one: Shown) -> Block:
         for part in view.parts
         if not part.fits
     )
-    tables = [sheets.list_starts(view.found), *([sheets.list_parts(view.parts)] if view.parts else [])]
+    tables = [*list_by_kind(view.found, sheets.list_starts), *([sheets.list_parts(view.parts)] if view.parts else [])]
     first = view.found.first_requests
     if first["n"].sum():
-        tables.append(sheets.list_first_requests(view.found))
+        tables += list_by_kind(view.found, sheets.list_first_requests)
     elif len(first):
         said.append(f"What the first requests pay is not known: {'; '.join(dict.fromkeys(first['reason']))}.")
     pictures = (one.picture("starts"), one.picture("start_parts"))
