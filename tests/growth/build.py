@@ -3,15 +3,19 @@
     python -m tests.growth.build FOLDER STUDY     the stages of one build, one after the other, as JSON
 """
 
+import contextlib
 import hashlib
 import json
 import os
 import resource
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+import psutil
 
 from study.analyze.cache import CACHE
 from study.analyze.digests_on_disk import read_digests
@@ -23,11 +27,12 @@ from study.publish.study_view import ViewOptions, read_view
 from study.store import Store
 
 EDITION = "growth"
+MEMORY_PERIOD_S = 0.1
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a process or a stage of it took; `peak_mib` is the process's peak so far, all of its memory."""
+    """What a process or a stage of it took; `peak_mib` is its peak so far, with that of the processes it started."""
 
     wall_s: float
     cpu_s: float
@@ -39,11 +44,37 @@ def build_edition(folder, study):
     command = [sys.executable, "-m", "study", "edition", EDITION, study]
     started_s = time.monotonic()
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
+    memory = _Memory(process.pid)
+    memory.start()
     _, status, used = os.wait4(process.pid, 0)
+    wall_s = time.monotonic() - started_s
+    memory.join()
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise RuntimeError(f"{' '.join(command)} ended with code {process.returncode}")
-    return Cost(time.monotonic() - started_s, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+    return Cost(wall_s, used.ru_utime + used.ru_stime, max(memory.peak_mib, used.ru_maxrss / 1024))
+
+
+class _Memory(threading.Thread):
+    """Follows the memory of a process and of those that it started, until it ends; pages they share count in each."""
+
+    def __init__(self, pid):
+        super().__init__(daemon=True)
+        self._process, self.peak_mib = psutil.Process(pid), 0.0
+
+    def run(self):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            while self._process.status() != psutil.STATUS_ZOMBIE:
+                known = [self._process, *self._process.children(recursive=True)]
+                self.peak_mib = max(self.peak_mib, sum(map(_resident_mib, known)))
+                time.sleep(MEMORY_PERIOD_S)
+
+
+def _resident_mib(process):
+    try:
+        return process.memory_info().rss / 2**20
+    except psutil.NoSuchProcess:
+        return 0.0
 
 
 def measure_stages(folder, study):

@@ -31,6 +31,7 @@ def draw_growth(sizes):
             text = f"bound {most:,.0f} {unit}"
             axes.annotate(text, (BOUND_RUNS, most), (-12, 4), textcoords="offset points", ha="right")
         _draw_slope(axes, frame, unit)
+        axes.set_ylim(top=2 * max(bounds[unit].values()))
         axes.set(xlabel="runs", ylabel="")
         axes.grid(alpha=0.35)
         axes.legend(title="")
