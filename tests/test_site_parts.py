@@ -160,6 +160,21 @@ def test_a_notebook_gets_its_stamp_after_the_title_and_keeps_the_rest(tmp_path):
     assert (tmp_path / "a.ipynb").read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("parameters", "title"),
+    [({"study": "one"}, "# Title one"), ({}, "# Title"), ({"study": "<b>"}, "# Title"), ({"study": 3}, "# Title")],
+)
+def test_a_notebooks_title_names_its_study(tmp_path, parameters, title):
+    path = tmp_path / "a.ipynb"
+    write_notebook(path)
+    notebook = json.loads(path.read_text())
+    notebook["cells"][0]["source"] = ["# Title\n", "\n", "Text.\n"]
+    notebook["metadata"]["papermill"] = {"parameters": parameters}
+    path.write_text(json.dumps(notebook))
+    first = json.loads(stamp_notebook(path, "STAMP"))["cells"][0]
+    assert "".join(first["source"]) == f"{title}\n\nText.\n"
+
+
 def test_a_notebook_that_was_not_executed_is_refused(tmp_path):
     write_notebook(tmp_path / "a.ipynb", executed=False)
     with pytest.raises(InputError, match="has no outputs; execute it with papermill"):

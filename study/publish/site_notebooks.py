@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from study.design.parameters import is_name
 from study.errors import InputError
 
 HIDE = "hide-input"
@@ -12,6 +13,9 @@ HIDE = "hide-input"
 
 def stamp_notebook(path: Path, stamp: str) -> str:
     """Return an executed notebook as the site shows it; the file itself stays as it is.
+
+    Its title names the study that it was executed with, where there is one: several copies of a notebook stand in one
+    list.
 
     Args:
         path: the executed copy.
@@ -25,15 +29,24 @@ def stamp_notebook(path: Path, stamp: str) -> str:
         notebook: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         cells: list[dict[str, Any]] = notebook["cells"]
         code = [cell for cell in cells if cell["cell_type"] == "code"]
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
+        study = notebook.get("metadata", {}).get("papermill", {}).get("parameters", {}).get("study")
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"'{path}' is no notebook: {error}") from None
     if not any(cell["outputs"] for cell in code):
         raise InputError(f"'{path}' has no outputs; execute it with papermill, or take it away")
     note: dict[str, Any] = {"cell_type": "markdown", "metadata": {}, "source": stamp}
     if notebook.get("nbformat_minor", 0) >= 5:
         note["id"] = "stamp"
-    shown = [_fold(cell) for cell in cells]
+    shown = [_name_study(cells[0], study), *map(_fold, cells[1:])]
     return json.dumps({**notebook, "cells": [*shown[:1], note, *shown[1:]]}, ensure_ascii=False, indent=1) + "\n"
+
+
+def _name_study(cell: dict[str, Any], study: object) -> dict[str, Any]:
+    """Return the first cell with the study of the papermill run after its title."""
+    title, line, rest = "".join(cell["source"]).partition("\n")
+    if cell["cell_type"] != "markdown" or not title.startswith("# ") or not is_name(study):
+        return cell
+    return {**cell, "source": f"{title} {study}{line}{rest}"}
 
 
 def _fold(cell: dict[str, Any]) -> dict[str, Any]:
