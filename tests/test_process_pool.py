@@ -6,6 +6,8 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import nbclient
+import nbformat
 import psutil
 import pytest
 
@@ -137,3 +139,14 @@ def test_an_interrupt_from_the_keyboard_ends_all_of_them_and_is_told_once(hold):
     assert not psutil.wait_procs(children, timeout=ENDS_WITHIN_S)[1]
     assert said.count("KeyboardInterrupt") == 1
     assert "SpawnProcess" not in said
+
+
+def test_a_notebooks_kernel_shares():
+    code = (
+        "from study.process_pool import Pool\nwith Pool(abs, 2) as pool:\n"
+        "    calls = [pool.share(-number) for number in range(3)]\n"
+        "    print(pool.started, [call.wait() for call in calls])\n"
+    )
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    nbclient.NotebookClient(notebook, timeout=120).execute()
+    assert notebook.cells[0].outputs[0]["text"] == "True [0, 1, 2]\n"
