@@ -16,8 +16,9 @@ from study.process_pool import Pool, Shared, may_start
 
 ENDS_WITHIN_S = 10.0
 HOLD = """
-import sys, time
+import signal, sys, time
 from study.process_pool import Pool
+signal.signal(signal.SIGINT, signal.default_int_handler)  # behind a shell it may be ignored
 with Pool(time.sleep, 2) as pool:
     calls = [pool.share(0.0), pool.share(0.0), *(pool.share(float(sys.argv[1])) for _ in range(20))]
     [call.wait() for call in calls[:2]]
