@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from study.agreement import find_disagreements
-from study.design.plain_files import shown
 from study.errors import RecordError
 from study.reading_runs import R, RunReader, Taken, take_runs
-from study.record_files import READERS, RunHead, check_place, open_record
-from study.records import LaunchRecord, RunRecord, SessionRecord, find_contradictions, number_of
+from study.record_files import READERS, RunHead, check_place, name_contradictions, open_record
+from study.records import LaunchRecord, RunRecord, SessionRecord, number_of
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -114,15 +113,12 @@ class _Folder:
             self._faults.setdefault(path.name, []).append(str(error))
         else:
             self._files[file.kind][path.name] = file.sha256
-            faults = [f"'{shown(path)}': {fault}" for fault in find_contradictions(record)]
-            if faults:
-                self._faults.setdefault(path.name, []).extend(faults)
+            self._faults.setdefault(path.name, []).extend(name_contradictions(file, record))
             self._records[file.kind].append(record)
 
     def note(self, taken: Taken[Any]) -> None:
         """Note what became of a run's file."""
-        if taken.faults:
-            self._faults[taken.name] = list(taken.faults)
+        self._faults[taken.name] = list(taken.faults)
         if taken.kept:
             self._files["run"][taken.name] = taken.sha256
 

@@ -15,8 +15,8 @@ from typing import Generic, TypeVar
 from study.design.plain_files import shown
 from study.errors import RecordError
 from study.process_pool import Pool, Shared
-from study.record_files import RecordFile, RunHead, check_place, head_of, open_record
-from study.records import RunRecord, find_contradictions
+from study.record_files import RecordFile, RunHead, check_place, head_of, name_contradictions, open_record
+from study.records import RunRecord
 
 R = TypeVar("R")
 
@@ -124,8 +124,7 @@ class _Parser(Generic[R]):
             check_place(file, record, self.study)
         except RecordError as error:
             return Taken(file.path.name, (str(error),))
-        faults = tuple(f"'{shown(file.path)}': {fault}" for fault in find_contradictions(record))
-        return Taken(file.path.name, faults, file.sha256, (self.take(record),), new=True)
+        return Taken(file.path.name, name_contradictions(file, record), file.sha256, (self.take(record),), new=True)
 
 
 def _settle(one: Taken[R] | Shared[RecordFile, Taken[R]], reader: RunReader[R]) -> Taken[R]:

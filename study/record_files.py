@@ -11,7 +11,17 @@ from pydantic import TypeAdapter, ValidationError
 
 from study.design.plain_files import decode_utf8, explain_fields, keys_once, parse_json, read_bytes, shown
 from study.errors import InputError, RecordError
-from study.records import SCHEMA_VERSION, Gate, LaunchRecord, Outcome, Record, RunRecord, SessionRecord, identity_of
+from study.records import (
+    SCHEMA_VERSION,
+    Gate,
+    LaunchRecord,
+    Outcome,
+    Record,
+    RunRecord,
+    SessionRecord,
+    find_contradictions,
+    identity_of,
+)
 
 _TYPES = (("launch", LaunchRecord), ("run", RunRecord), ("session", SessionRecord), ("open", LaunchRecord))
 READERS: dict[str, TypeAdapter[Any]] = {kind: TypeAdapter(record) for kind, record in _TYPES}
@@ -113,6 +123,11 @@ def check_place(file: RecordFile, record: Record | RunHead, study: str) -> None:
         raise RecordError(f"'{shown(file.path)}' holds {held}; a record keeps its file name")
     if record.study != study:
         raise RecordError(f"'{shown(file.path)}' belongs to study '{shown(record.study)}', not to '{study}'")
+
+
+def name_contradictions(file: RecordFile, record: Record) -> tuple[str, ...]:
+    """Return a line that names the file for everything in which its record contradicts itself."""
+    return tuple(f"'{shown(file.path)}': {fault}" for fault in find_contradictions(record))
 
 
 def _parse_quickly(file: RecordFile) -> Record | None:

@@ -99,7 +99,7 @@ def test_processes_are_started_where_nobodys_script_would_run_again(monkeypatch,
 def test_somebodys_script_is_not_run_again(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
-        "import os\nfrom study.process_pool import Pool\nprint('ran')\n"
+        "from study.process_pool import Pool\nprint('ran')\n"
         "with Pool(abs, 2) as pool:\n    print(pool.share(-3), pool.started)\n"
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=True)
