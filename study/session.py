@@ -132,7 +132,7 @@ def _follow(process: subprocess.Popen[str]) -> SessionEnd | None:
 
     assert process.stdout is not None  # noqa: S101 (asked for by the caller)
     end = None
-    place: Any = _CellOutput() if "ipykernel" in sys.modules else sys.stdout
+    place: Any = _CellOutput() if _runs_in_kernel() else sys.stdout
     quiet = place is sys.stdout and not sys.stdout.isatty()
     with tqdm(total=1, disable=quiet, bar_format=_BAR, file=place, ascii=False) as bar:
         for line in process.stdout:
@@ -147,6 +147,13 @@ def _follow(process: subprocess.Popen[str]) -> SessionEnd | None:
                 bar.n = min(int(bar.total), round(event["done_s"]))
             bar.set_description_str(event["message"], refresh=True)
     return end
+
+
+def _runs_in_kernel() -> bool:
+    """Tell whether this process is a notebook's kernel; one that only starts kernels has ipykernel imported too."""
+    from IPython import get_ipython  # a plan needs none
+
+    return hasattr(get_ipython(), "kernel")
 
 
 _BAR = "{desc} {percentage:3.0f}% |{bar:24}| {elapsed} spent, about {remaining} left"

@@ -1,6 +1,7 @@
 """The notebook's side: parameters as papermill gives them, and a session followed as its own process."""
 
 import contextlib
+import importlib
 import io
 import json
 import math
@@ -68,6 +69,14 @@ def test_a_session_is_followed_to_its_end(fake_vllm, small_study):
     assert end.message.endswith("the plan is complete")
     text = describe_records("small", small_study["data_dir"])
     assert text.startswith("1 measured launches, 1 runs")
+
+
+def test_a_process_that_started_kernels_is_no_kernel():
+    """Papermill has ipykernel imported in the process that starts a kernel, where nothing shows a cell's output."""
+    importlib.import_module("ipykernel.kernelspec")
+    end = {"event": "end", "message": "m", "study": "s", "launches": 1, "runs": 2, "failed": 0, "left": 0}
+    process = types.SimpleNamespace(stdout=io.StringIO(json.dumps(end) + "\n"))
+    assert _follow(process).runs == 2
 
 
 def test_a_refusal_of_the_runner_is_the_notebooks_error(fake_vllm, small_study):
