@@ -11,6 +11,7 @@ Columns are lists of equal length, one entry a sample or a request. Quantities h
 """
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -84,7 +85,12 @@ class Machine(Facts):
     @property
     def unit(self) -> str:
         """What tells one card, or several of a launch (or, without a card, one host), from others."""
-        return " + ".join(sorted(self.uuids)) or f"host-{self.hostname_sha256}"
+        return name_unit(self.uuids, self.hostname_sha256)
+
+
+def name_unit(uuids: Sequence[str], hostname_sha256: str) -> str:
+    """Return what tells these cards of a launch (or, where there is none, this host) from others."""
+    return " + ".join(sorted(uuids)) or f"host-{hostname_sha256}"
 
 
 class Gate(Facts):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from make_records import make_run
+from make_records import make_machine, make_run
 from test_arrival import files_of, launch_of
 from test_fleet_parts import asked
 
@@ -61,10 +61,11 @@ class ScriptedCluster:
         self.dropped.append(running.block.number)
 
 
-def drive(tmp_path, scripts, seeds=(1,), **options):
+def drive(tmp_path, scripts, seeds=(1,), users=(1,), **options):
     """Run the driver; returns its exit code, the cluster, and the store."""
     cluster = ScriptedCluster(scripts, places=options.pop("places", 1))
-    values = {"levels": ["O0"], "users": [1], "seeds": list(seeds), "data_dir": str(tmp_path), "server_flags": []}
+    given = {"users": list(users), "seeds": list(seeds), "data_dir": str(tmp_path)}
+    values = {"levels": ["O0"], "server_flags": [], **given}
     parameters = asked(**values)
     code = run_fleet(parameters, ROOT, FleetOptions(**options), lambda _options, _root: nullcontext(cluster))
     return code, cluster, Store(tmp_path, "test")
@@ -79,6 +80,7 @@ def brought(block, **fields):
 
 HERE = Place("10.0.0.4", (0,))
 DONE = Ended(0, 0, "the plan is complete")
+STOPPED = Ended(0, 1, "the time limit came; the same command goes on")
 LOST = LostError("NodeDiedError: the node is dead")
 
 
@@ -107,6 +109,32 @@ def test_a_lost_block_is_begun_again_with_what_it_had_brought(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "block 1: lost on 10.0.0.4 (NodeDiedError: the node is dead); begun again, try 2 of 4" in said
     assert len(store.read().launches) == 1
+
+
+def test_each_card_goes_on_with_the_block_that_it_began(tmp_path, capsys):
+    """Two machines had begun a block each when the fleet was ended; they come back in the other order."""
+    first, second = (make_machine(gpu_uuid=f"GPU-{number}") for number in (1, 2))
+    began = {1: [[HERE, brought(1, machine=first), STOPPED]], 2: [[HERE, brought(2, machine=second), STOPPED]]}
+    drive(tmp_path, began, (1, 2), users=(1, 2))
+    at = {number: Place(f"10.0.0.{number}", (0,), f"GPU-{number}") for number in (1, 2)}
+    code, cluster, _ = drive(tmp_path, {1: [[at[2], STOPPED]], 2: [[at[1], STOPPED]]}, (1, 2), users=(1, 2))
+    assert code == 0
+    runs = [(number, [name for name in order.records if name.startswith("run-")]) for number, order in cluster.orders]
+    assert runs == [(2, ["run-b2-O0-u1-a1.json"]), (1, ["run-b1-O0-u1-a1.json"])]
+    said = capsys.readouterr().out
+    assert "block 2: on 10.0.0.2, GPU 0, goes on" in said
+    assert "block 1: on 10.0.0.1, GPU 0, goes on" in said
+
+
+def test_a_block_that_another_card_began_is_begun_again_last_and_said_so(tmp_path, capsys):
+    other = make_machine(gpu_uuid="GPU-9")
+    drive(tmp_path, {1: [[HERE, brought(1, machine=other), STOPPED]]}, users=(1, 2))
+    here = Place("10.0.0.4", (0,), "GPU-1")
+    _, cluster, _ = drive(tmp_path, {1: [[here, STOPPED]], 2: [[here, STOPPED]]}, (1, 2), users=(1, 2))
+    assert [number for number, _ in cluster.orders] == [2, 1]
+    said = capsys.readouterr().out
+    assert "block 1: on 10.0.0.4, GPU 0, begins it again: another card began it" in said
+    assert "block 2: on 10.0.0.4, GPU 0\n" in said
 
 
 def test_a_block_that_is_lost_too_often_is_given_up(tmp_path, capsys):

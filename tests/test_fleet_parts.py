@@ -4,11 +4,13 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
 import psutil
 import pytest
+from fake_nvml import OTHER_UUID, UUID, FakeCard, FakeNvml
 from make_records import make_machine, make_run, make_study
 from test_arrival import fill, launch_of
 
@@ -18,11 +20,14 @@ from study.design.parameters import make_parameters
 from study.design.root import find_root
 from study.errors import InputError
 from study.fleet.asked import FleetOptions, arguments_of, make_options, read_fleet_parameters
-from study.fleet.blocks import describe_fleet, list_blocks
+from study.fleet.blocks import choose_block, describe_fleet, list_blocks
 from study.fleet.cluster import connect
-from study.fleet.node import BlockWork, Order, Place, find_difference
+from study.fleet.node import BlockWork, Order, Place, find_difference, find_unit
 from study.fleet.orders import OrderBook, Request
 from study.fleet.surroundings import is_forwarded, no_signal_blocked, own_environment
+from study.measure.cards import open_cards
+from study.measure.gpu import GpuReader
+from study.measure.machine import read_machine
 from study.store import Store
 
 ROOT = find_root(Path(__file__).parent)
@@ -145,6 +150,44 @@ def test_the_plan_says_blocks_cards_and_time():
         f"study test: 3 blocks to measure, each on one machine; 2 at once, about {2 * minutes:.0f} minutes"
     )
     assert lines[1].endswith("block 1  3 launches on 1 H200 GPU")
+
+
+def numbered(number, cards=1, kind=None):
+    return replace(blocks()[0], number=number, cards=cards, kind=kind)
+
+
+@pytest.mark.parametrize(
+    ("begun", "unit", "chosen"),
+    [
+        ({}, "GPU-1", 1),
+        ({2: {"GPU-1"}}, "GPU-1", 2),  # its own before one that nobody began
+        ({1: {"GPU-2"}}, "GPU-1", 2),  # what another card began can wait for it
+        ({1: {"GPU-2"}, 2: {"GPU-2"}, 3: {"GPU-2"}}, "GPU-1", 1),  # which may never come back
+        ({1: {"GPU-2"}, 2: {"GPU-2"}, 3: {"GPU-2", "GPU-1"}}, "GPU-1", 3),
+        ({2: {"GPU-1"}}, None, 1),  # a card that did not answer
+    ],
+)
+def test_a_place_takes_the_block_that_its_card_began(begun, unit, chosen):
+    assert choose_block([numbered(1), numbered(2), numbered(3)], begun, unit).number == chosen
+
+
+def test_a_place_takes_no_block_that_asks_for_something_else():
+    waiting = [numbered(1), numbered(2, kind="L4"), numbered(3, cards=2)]
+    assert choose_block(waiting, {2: {"GPU-1"}, 3: {"GPU-1"}}, "GPU-1").number == 1
+
+
+def test_cards_are_called_as_records_call_them():
+    two = FakeNvml(FakeCard(uuid=UUID, index=0), FakeCard(uuid=OTHER_UUID, index=1))
+
+    def open_gpu(name):
+        return GpuReader.open(name, two, {})
+
+    with open_cards([0, 1], 2, open_gpu) as readers:
+        recorded = read_machine("cuda", readers).unit
+    assert find_unit((1, 0), open_gpu) == recorded
+    assert find_unit((2,), open_gpu) is None
+    assert two.open == 0
+    assert find_unit(()) == read_machine("cpu", None).unit
 
 
 # What goes along, and what a machine does with it.

@@ -1,6 +1,8 @@
 """Blocks: what of a study's plan is left, cut so that every part stays on one card of one machine. Pure."""
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import ceil
 
 from study.design.card_count import count_cards_of_levels
@@ -62,6 +64,23 @@ def list_blocks(
         kind = kinds[place % len(kinds)] if kinds else None
         blocks.append(Block(number, own, cards, kind, len(part.launches), part.estimate_s()))
     return tuple(block for block in blocks if block.number in left)
+
+
+def choose_block(waiting: Sequence[Block], begun: Mapping[int, Collection[str]], unit: str | None) -> Block:
+    """Return the block that a place should take: one that its card began, else one that no card began, else the first.
+
+    Another card would begin a block again, and what the first one did of it would enter no figure.
+
+    Args:
+        waiting: blocks without a place: first the one that this place was found for.
+        begun: number of a block: the cards that measured something of it (`Machine.unit`).
+        unit: the place's; None: not known.
+
+    """
+    alike = [block for block in waiting if (block.cards, block.kind) == (waiting[0].cards, waiting[0].kind)]
+    own = (block for block in alike if unit in begun.get(block.number, ()))
+    new = (block for block in alike if not begun.get(block.number))
+    return next(chain(own, new, waiting))
 
 
 def describe_fleet(study: str, blocks: tuple[Block, ...], places: int) -> list[str]:

@@ -18,7 +18,7 @@ from study.design.plain_files import shown
 from study.errors import InputError, StudyError
 from study.fleet.asked import FleetOptions
 from study.fleet.blocks import Block
-from study.fleet.node import BlockWork, Message, Order, Place
+from study.fleet.node import BlockWork, Message, Order, Place, find_unit
 
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -55,7 +55,7 @@ class _BlockActor:
         """Return where this is."""
         ray = _import_ray()
         gpus = tuple(int(gpu) if str(gpu).isdecimal() else str(gpu) for gpu in ray.get_gpu_ids())
-        return Place(ray.util.get_node_ip_address(), gpus)
+        return Place(ray.util.get_node_ip_address(), gpus, find_unit(gpus))
 
     def measure(self, order: Order) -> Iterator[Message]:
         """Measure the block; yield what happens."""
@@ -71,7 +71,7 @@ class Running:
     """A block that was handed to Ray.
 
     Attributes:
-        block: which.
+        block: which; until it has a place, it may be exchanged for another one that asks for the same.
         actor: Ray's handle of it.
         answer: what is waited for: where it is, then what it yields.
         place: where it is; None while it waits for room.

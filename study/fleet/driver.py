@@ -4,7 +4,7 @@
 
 The driver alone writes to the store and holds its lock. A launch comes whole or not at all, so a lost machine costs the
 launch that it had in hand. Whether a block goes on or is begun again is the runner's own rule: the same card goes on,
-another one begins again.
+another one begins again. So which block a place takes is decided when it is found: one that its card began, if any.
 """
 
 import sys
@@ -20,7 +20,7 @@ from study.design.parameters import Parameters, fingerprint
 from study.design.pool import read_pool
 from study.errors import InputError
 from study.fleet.asked import FleetOptions
-from study.fleet.blocks import Block, describe_fleet, describe_need, list_blocks
+from study.fleet.blocks import Block, choose_block, describe_fleet, describe_need, list_blocks
 from study.fleet.cluster import Cluster, LostError, Running, connect
 from study.fleet.node import Brought, Ended, Message, Place, Told
 from study.fleet.orders import OrderBook, Request
@@ -181,9 +181,12 @@ class _Fleet:
         block = running.block
         match message:
             case Place():
+                block = self._choose_for(running, message)
                 # Made no sooner: what other blocks have brought meanwhile is in it, cache fills of that machine say.
                 self.cluster.begin(running, self.orders.make(block))
-                self.reporter.block_began(block, message, self.tries[block.number])
+                began = self.orders.begun.get(block.number)
+                goes_on = message.unit in began if began and message.unit else None
+                self.reporter.block_began(block, message, self.tries[block.number], goes_on)
             case Told():
                 self.reporter.say("run", f"{running.place.machine if running.place else '?'}: {message.message}")
             case Brought():
@@ -193,6 +196,14 @@ class _Fleet:
                     self.reporter.launch_came(block, record, message.files)
             case Ended():
                 self.ended[block.number] = message
+
+    def _choose_for(self, running: Running, place: Place) -> Block:
+        """Return the block that suits a place's card best; the one that was meant for it waits on in its stead."""
+        waiting = [running, *(one for one in self.running if one.place is None)]
+        chosen = choose_block([one.block for one in waiting], self.orders.begun, place.unit)
+        other = next(one for one in waiting if one.block is chosen)
+        other.block, running.block = running.block, chosen
+        return chosen
 
     def _end_block(self, block: Block, ended: Ended) -> None:
         if ended.code == InputError.exit_code:

@@ -10,11 +10,13 @@ import json
 import os
 import platform
 import select
+import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -23,9 +25,12 @@ from study.arrival import LaunchFiles, read_launches
 from study.design.root import find_root
 from study.errors import InputError
 from study.fleet.surroundings import be_ordinary, no_signal_blocked, own_environment
+from study.measure.cards import open_cards
+from study.measure.gpu import GpuReader
 from study.measure.leftovers import LaunchFolder, remove_leftovers
-from study.measure.machine import read_versions
+from study.measure.machine import hash_host, read_versions
 from study.measure.processes import MARK
+from study.records import name_unit
 from study.store import Store
 
 POLL_S = 0.5
@@ -57,10 +62,18 @@ class Order:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a block is measured: how the machine is called, and its GPUs that Ray gave (UUIDs or indexes)."""
+    """Where a block is measured.
+
+    Attributes:
+        machine: what it is called.
+        gpus: those that Ray gave, by UUID or index.
+        unit: what records call them (`Machine.unit`); None where the cards do not answer.
+
+    """
 
     machine: str
     gpus: tuple[str | int, ...] = ()
+    unit: str | None = None
 
 
 @dataclass(frozen=True)
@@ -153,6 +166,20 @@ class BlockWork:
                 return
             *lines, rest = (rest + content).split(b"\n")
             yield from (line.decode() for line in lines)
+
+
+def find_unit(
+    gpus: Sequence[str | int], open_gpu: Callable[[str | int | None], GpuReader] = GpuReader.open
+) -> str | None:
+    """Return what records call these cards of this machine, or the machine where there are none (`Machine.unit`).
+
+    None where they do not answer: the runner is the one to say why.
+    """
+    try:
+        with open_cards(list(gpus), len(gpus), open_gpu) if gpus else nullcontext(()) as readers:
+            return name_unit([reader.uuid for reader in readers], hash_host(socket.gethostname()))
+    except InputError:
+        return None
 
 
 def versions_here() -> dict[str, str]:

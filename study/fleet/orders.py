@@ -29,17 +29,25 @@ class Request:
 
 
 class OrderBook:
-    """Makes orders out of what was asked for and what the store holds."""
+    """Makes orders out of what was asked for and what the store holds.
+
+    Attributes:
+        begun: number of a block: the cards that measured something of it (`Machine.unit`).
+
+    """
 
     def __init__(self, request: Request, store: Store) -> None:
         self._request = request
         self._store = store
+        self.begun: dict[int, set[str]] = {}
         self._latest: dict[str, str] = {}
         self._environment = _environment_to_send(request.root)
         self._versions = {name: version for name, version in versions_here().items() if name not in UNLIKE}
 
     def know(self, launch: LaunchRecord) -> None:
         """Note a launch of the store: the latest of each card goes along, since its gate's temperature is kept."""
+        if not launch.fills_caches:
+            self.begun.setdefault(launch.block, set()).add(launch.machine.unit)
         if launch.gate.target_c is not None:
             self._latest[launch.machine.unit] = f"launch-{launch.launch_id}.json"
 

@@ -27,11 +27,12 @@ class FleetReporter:
         for line in lines:
             self.say("plan", line)
 
-    def block_began(self, block: Block, place: Place, attempt: int) -> None:
-        """Tell that a machine has taken a block."""
+    def block_began(self, block: Block, place: Place, attempt: int, goes_on: bool | None) -> None:
+        """Tell that a machine has taken a block, and whether it goes on with what it began (None: nobody did)."""
         cards = f", GPU {', '.join(map(str, place.gpus))}" if place.gpus else ""
         again = f" (try {attempt})" if attempt > 1 else ""
-        self.say("launch", f"block {block.number}: on {place.machine}{cards}{again}")
+        how = {True: ", goes on", False: ", begins it again: another card began it", None: ""}[goes_on]
+        self.say("launch", f"block {block.number}: on {place.machine}{cards}{again}{how}")
 
     def launch_came(self, block: Block, record: LaunchRecord, files: LaunchFiles) -> None:
         """Count a launch that is in the store now."""
