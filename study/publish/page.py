@@ -89,12 +89,23 @@ def _environment(markdown: bool) -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters["as_markdown"] = Markdown
+    environment.filters["with_whole_flags"] = keep_flags_whole
     environment.filters["as_html"] = lambda prose: render_prose(prose.text)
     return environment
 
 
 def _clean(value: object) -> object:
     return value if isinstance(value, Markup) or not isinstance(value, str) else clean_text(value)
+
+
+_FLAG = re.compile(r"(?<!\S)(--?[A-Za-z]\S{1,50})(?!\S)")
+
+
+def keep_flags_whole(text: str) -> Markup:
+    """Return text as HTML in which no line ends inside a flag of usual length, as browsers have it after a hyphen."""
+    parts = _FLAG.split(clean_text(text))
+    flag = Markup('<span class="flag">{}</span>')
+    return Markup("").join(flag.format(part) if place % 2 else part for place, part in enumerate(parts))
 
 
 def _draw(picture: Picture) -> Markup:
