@@ -259,6 +259,15 @@ def test_every_level_of_every_set_is_shown(pages):
     assert sorted(shown) == sorted(name for path in (ROOT / LEVELS_DIR).glob("*.yaml") for name in read_levels(path))
 
 
+def test_no_line_ends_inside_a_flag(site):
+    page = (site / "levels.html").read_text()
+    assert '<span class="flag">--enforce-eager</span>' in page
+    assert '<span class="flag">-O0</span> <span class="flag">-cc.cudagraph_mode=FULL_DECODE_ONLY</span>' in page
+    tables = [path.read_text() for path in (site / "_tables").glob("levels-*.csv")]
+    cells = [row[1] for text in tables for row in csv.reader(text.splitlines())]
+    assert "-O0 -cc.cudagraph_mode=FULL_DECODE_ONLY" in cells
+
+
 def test_code_of_a_notebook_is_folded_and_its_words_are_not(pages, site):
     html = (site / "editions/2026.11/notebooks/read_session.html").read_text()
     assert html.count("tag_hide-input") == 1

@@ -1,4 +1,4 @@
-"""Tables of the pages: each has its cells as CSV with a link below it, and room for its long cells."""
+"""Tables of the pages: each has its cells as CSV with a link below it, and room for its long cells and flags."""
 
 import csv
 import io
@@ -8,6 +8,8 @@ from urllib.parse import quote
 
 from docutils import nodes
 from sphinx.application import Sphinx
+
+from study.publish.plain_text import split_flags
 
 FOLDER = "_tables"
 WIDTHS = (("long", 40), ("fair", 16))
@@ -20,6 +22,7 @@ def mend_tables(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         return
     for place, table in enumerate(list(doctree.findall(nodes.table)), start=1):
         _mark_long_cells(table)
+        _mark_flags(table)
         name = f"{docname.replace('/', '-')}-{place}.csv"
         path = Path(app.outdir) / FOLDER / name
         path.parent.mkdir(exist_ok=True)
@@ -33,6 +36,18 @@ def _mark_long_cells(table: nodes.table) -> None:
     for entry in table.findall(nodes.entry):
         size = len(entry.astext())
         entry["classes"] += [name for name, above in WIDTHS if size > above][:1]
+
+
+def _mark_flags(table: nodes.table) -> None:
+    """Give each flag of a command a class of its own, so that no line ends after one of its hyphens."""
+    for text in list(table.findall(nodes.Text)):
+        parts = split_flags(text.astext())
+        if len(parts) > 1 and not isinstance(text.parent, nodes.literal):
+            marked = [
+                nodes.inline("", part, classes=["flag"]) if at % 2 else nodes.Text(part)
+                for at, part in enumerate(parts)
+            ]
+            text.parent.replace(text, marked)
 
 
 def _write_csv(table: nodes.table) -> str:

@@ -9,7 +9,7 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
 from study.publish.marked_parts import Prose
-from study.publish.plain_text import Markdown, clean_text, escape_markdown
+from study.publish.plain_text import Markdown, clean_text, escape_markdown, split_flags
 from study.publish.prose import render_prose
 from study.publish.sections import Picture, Section
 
@@ -98,14 +98,11 @@ def _clean(value: object) -> object:
     return value if isinstance(value, Markup) or not isinstance(value, str) else clean_text(value)
 
 
-_FLAG = re.compile(r"(?<!\S)(--?[A-Za-z]\S{1,50})(?!\S)")
-
-
 def keep_flags_whole(text: str) -> Markup:
-    """Return text as HTML in which no line ends inside a flag of usual length, as browsers have it after a hyphen."""
-    parts = _FLAG.split(clean_text(text))
+    """Return text as HTML in which no line ends inside a flag; browsers end lines after a hyphen."""
     flag = Markup('<span class="flag">{}</span>')
-    return Markup("").join(flag.format(part) if place % 2 else part for place, part in enumerate(parts))
+    parts = enumerate(split_flags(clean_text(text)))
+    return Markup("").join(flag.format(part) if place % 2 else part for place, part in parts)
 
 
 def _draw(picture: Picture) -> Markup:

@@ -32,6 +32,12 @@ def clean_text(text: str, longest: int | None = None) -> str:
     return seen if longest is None or len(seen) <= longest else seen[: longest - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
 
+def split_flags(text: str) -> list[str]:
+    """Return a text in parts, every second one a command's flag; one that is longer than a column is none here."""
+    return _FLAG.split(text)
+
+
+_FLAG = re.compile(r"(?<!\S)(--?[A-Za-z]\S{1,50})(?!\S)")
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 
 
