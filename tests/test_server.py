@@ -15,6 +15,7 @@ import pytest
 
 from study.design.parameters import make_parameters, read_parameters
 from study.errors import InputError, ServerError
+from study.measure.leftovers import LaunchFolder
 from study.measure.listening import Listening
 from study.measure.model import prepare_model
 from study.measure.server import Server, find_port, tail_of
@@ -114,7 +115,10 @@ def test_a_server_never_takes_pickled_requests():
 def test_every_route_of_the_real_server_asks_for_the_key(tmp_path):
     model = prepare_model("notebooks/parameters/models/rehearsal.yaml", "dummy", ROOT)
     parameters = read_parameters(ROOT / "notebooks/parameters/rehearsal.yaml")
-    server = Server.start(ServerSpec(model, parameters, ("-O0", "--enforce-eager"), {}), tmp_path / "log", ROOT)
+    folder = LaunchFolder()
+    private = folder.server_environment  # vLLM's sockets stay in it
+    asked = ServerSpec(model, parameters, ("-O0", "--enforce-eager"), {}, private_environment=private)
+    server = Server.start(asked, tmp_path / "log", ROOT)
     try:
         server.wait_healthy(300)
         server.first_token(model)
@@ -130,7 +134,9 @@ def test_every_route_of_the_real_server_asks_for_the_key(tmp_path):
         assert "KeyGate" not in json.dumps(resolved)  # nor is the gate a part of what is compared or compiled
         assert server.metrics()["preemptions"] == 0
     finally:
-        assert server.stop().left_over == []
+        stopped = server.stop()
+        folder.remove()
+    assert stopped.left_over == []
 
 
 def status_without_key(port, method, path):
