@@ -2,13 +2,15 @@
 
 import json
 import math
+import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 
 import pytest
-from bench import sampling
+from bench import sampling, sides
 from bench.pairs import is_sampled, judge_pairs, mean_tpot_ms, unsampled_seeds
 from bench.sampler import CountedWait, find_drift
 from bench.sides import ROOT, BenchError
@@ -163,6 +165,18 @@ def test_the_paced_stand_in_streams_as_many_tokens_as_asked():
     sent = [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
     assert [bool(item["choices"]) for item in sent] == [True] * 4 + [False]
     assert sent[-1]["usage"] == {"prompt_tokens": 3, "completion_tokens": 4}
+
+
+def test_the_stand_in_ends_at_once_where_a_shell_ignores_interrupts():
+    """As one does for what it starts in the background; what does not end is killed, a minute later."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        begun_s = time.monotonic()
+        with sampling.paced_server():
+            pass
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert time.monotonic() - begun_s < sides.PATIENCE_S / 2
 
 
 def test_a_stand_in_that_cannot_start_is_named(monkeypatch):

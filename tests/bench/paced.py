@@ -6,6 +6,7 @@ time adds up in TPOT; nothing else does. It answers one path, and any number of 
 
 import asyncio
 import json
+import signal
 import sys
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
@@ -46,6 +47,7 @@ async def serve(port, token_s):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # behind a shell it may be ignored
     try:
         asyncio.run(serve(int(sys.argv[1]), float(sys.argv[2])))
     except KeyboardInterrupt:
