@@ -252,4 +252,4 @@ def _explain(error: Exception) -> str:
     cause = getattr(error, "cause", None)
     kind = type(cause if isinstance(cause, Exception) else error).__name__
     lines = [line.strip() for line in str(cause or error).splitlines() if line.strip()]
-    return f"{kind}: {shown(lines[0])[:200]}" if lines else kind
+    return f"{kind}: {shown(lines[0])}" if lines else kind
