@@ -22,6 +22,25 @@ def fake_vllm(monkeypatch):
 
 
 @pytest.fixture
+def brief_rest(monkeypatch):
+    """Let a fake card settle and rest in half a second; the rules of both are tested against a clock of their own."""
+    monkeypatch.setattr("study.measure.thermal.SETTLED_OVER_S", 0.4)
+    monkeypatch.setattr("study.measure.thermal.REST_S", 0.05)
+
+
+@pytest.fixture
+def made_canary(monkeypatch):
+    """Let sessions in this process have a made-up canary; the real one takes two seconds before and after a server."""
+
+    from make_records import make_canary  # this folder is on the path by then
+
+    def canary(_device, _uuid, _timeout_s, clock):
+        return make_canary(started_s=clock()), ""
+
+    monkeypatch.setattr("study.measure.launch.run_canary", canary)
+
+
+@pytest.fixture
 def small_study(tmp_path):
     """Values of a session that the stand-in goes through in seconds."""
     return {

@@ -32,11 +32,10 @@ ONE = {"levels": ["O0"], "users": [1]}
 
 
 @pytest.fixture
-def quick(fake_vllm, monkeypatch):
+def quick(fake_vllm, brief_rest, monkeypatch):
     """Sessions in this process without a canary and a long rest, in others with short ones."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (TESTS / "fake_vllm", TESTS, ROOT))))
     monkeypatch.setattr("study.measure.launch.run_canary", lambda *_arguments: (None, "not measured here"))
-    monkeypatch.setattr("study.measure.thermal.REST_S", 0.05)
     return fake_vllm
 
 

@@ -100,6 +100,7 @@ def test_a_session_records_every_launch_and_run(fake_vllm, small_study):
     assert servers() == []
 
 
+@pytest.mark.usefixtures("made_canary")
 def test_levels_of_a_block_get_the_same_prompts(fake_vllm, small_study):
     small_study["seeds"] = [1, 2]
     run(small_study)
@@ -110,6 +111,7 @@ def test_levels_of_a_block_get_the_same_prompts(fake_vllm, small_study):
     assert pools[1] != pools[2]
 
 
+@pytest.mark.usefixtures("made_canary")
 def test_a_complete_session_measures_nothing_again(fake_vllm, small_study, capsys):
     run(small_study)
     before = read(small_study).files
@@ -126,6 +128,7 @@ def test_no_key_and_no_folder_of_this_machine_stays_in_the_records(fake_vllm, sm
         assert "VLLM_API_KEY" not in text
 
 
+@pytest.mark.usefixtures("made_canary")
 @pytest.mark.parametrize(("fault", "stage"), [("die", "ready"), ("hang", "ready"), ("no_token", "first_token")])
 def test_a_level_that_does_not_start_is_a_record_and_the_study_goes_on(fake_vllm, small_study, fault, stage):
     fake_vllm.setenv("FAKE_VLLM_FAULT", fault)
@@ -250,6 +253,7 @@ def test_two_runners_on_one_study_are_one_too_many(fake_vllm, small_study):
         run(small_study)
 
 
+@pytest.mark.usefixtures("made_canary")
 def test_other_parameters_are_refused_by_the_field_that_differs(fake_vllm, small_study):
     run(small_study)
     with pytest.raises(RecordError, match="output_tokens 16"):
@@ -293,6 +297,7 @@ def test_the_time_limit_starts_nothing_that_would_not_fit(fake_vllm, small_study
     assert read(small_study).launches == ()
 
 
+@pytest.mark.usefixtures("brief_rest")
 def test_a_session_on_a_card_reads_it_and_gates_on_its_idle_temperature(fake_vllm, small_study):
     card = fake_nvml.FakeCard(temperature_c=40)
     reader = GpuReader.open(None, fake_nvml.FakeNvml(card))
@@ -311,6 +316,7 @@ def test_a_session_on_a_card_reads_it_and_gates_on_its_idle_temperature(fake_vll
     assert measured[0].missing["canary_before"]
 
 
+@pytest.mark.usefixtures("brief_rest")
 def test_gpu_memory_that_a_stop_leaves_is_named(fake_vllm, small_study, monkeypatch):
     monkeypatch.setattr("study.measure.card_memory.MEMORY_DEADLINE_S", 0.3)
     card = fake_nvml.FakeCard(used_gib=2.0)
@@ -326,6 +332,7 @@ def test_gpu_memory_that_a_stop_leaves_is_named(fake_vllm, small_study, monkeypa
     assert read(small_study).launches[0].left_over == ["40.0 GiB of GPU memory"]
 
 
+@pytest.mark.usefixtures("brief_rest", "made_canary")
 def test_an_unfinished_block_is_begun_again_on_another_card(fake_vllm, small_study):
     small_study |= {"device": "cuda", "users": [1], "cool_to_c": 50}
     cards = [fake_nvml.FakeCard(), fake_nvml.FakeCard(uuid=fake_nvml.OTHER_UUID)]

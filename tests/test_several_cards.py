@@ -100,7 +100,7 @@ def test_the_unit_of_one_card_is_its_uuid():
 
 
 @pytest.fixture
-def quick(fake_vllm, monkeypatch):
+def quick(fake_vllm, brief_rest, monkeypatch):
     """Canaries that know their card, short pauses, and the specifications of the servers that were started."""
     speeds = {UUID: 4000.0, OTHER_UUID: 3900.0}
 
@@ -108,7 +108,6 @@ def quick(fake_vllm, monkeypatch):
         return make_canary(started_s=clock(), read_gb_s=speeds[uuid]), ""
 
     monkeypatch.setattr("study.measure.launch.run_canary", canary)
-    monkeypatch.setattr("study.measure.thermal.REST_S", 0.05)
     specs, start = [], Server.start
     monkeypatch.setattr(Server, "start", lambda spec, log, root: specs.append(spec) or start(spec, log, root))
     return specs
