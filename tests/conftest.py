@@ -31,7 +31,6 @@ def brief_rest(monkeypatch):
 @pytest.fixture
 def made_canary(monkeypatch):
     """Let sessions in this process have a made-up canary; the real one takes two seconds before and after a server."""
-
     from make_records import make_canary  # this folder is on the path by then
 
     def canary(_device, _uuid, _timeout_s, clock):

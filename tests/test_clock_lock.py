@@ -28,7 +28,7 @@ LOCKED = {"session": "throttled", "throttle": "clock_lock", "clock_lock_mhz": 60
 
 
 @pytest.fixture
-def card(tmp_path, monkeypatch):
+def card(tmp_path, brief_rest, monkeypatch):
     """A card in a file, and a temporary folder of its own for the notes."""
     monkeypatch.setenv("FAKE_CARD", str(tmp_path / "card.json"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -181,7 +181,6 @@ def test_a_card_that_tells_no_clock_gives_no_read_back():
 
 def run_locked(values, clock_mhz, monkeypatch):
     monkeypatch.setattr("study.measure.launch.run_canary", lambda *_arguments: (None, "not measured here"))
-    monkeypatch.setattr("study.measure.thermal.REST_S", 0.05)
     reader = GpuReader.open(None, fake_nvml.FakeNvml(fake_nvml.FakeCard(sm_clock_mhz=clock_mhz)))
     asked = {**values, "device": "cuda", "levels": ["O0"], "users": [1], "cool_to_c": 90, **LOCKED}
     keywords = {"open_gpu": lambda _gpu: reader, "lock_command": COMMAND}

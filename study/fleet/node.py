@@ -16,7 +16,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -176,7 +175,7 @@ def find_unit(
     None where they do not answer: the runner is the one to say why.
     """
     try:
-        with open_cards(list(gpus), len(gpus), open_gpu) if gpus else nullcontext(()) as readers:
+        with open_cards(list(gpus), len(gpus), open_gpu) as readers:
             return name_unit([reader.uuid for reader in readers], hash_host(socket.gethostname()))
     except InputError:
         return None

@@ -11,6 +11,7 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>|~$&#{}])")
 # A dash, a plus, a percent sign or a numbered list matters at the start of a line alone.
 _AT_START = re.compile(r"^(\s*)([-+](?=[\s-]|$)|[=%:!]|\d+(?=[.)](?:\s|$)))")
 _LINK = re.compile(r"(?i)(https?|ftp)(://)|\b(www)(\.)")
+_FLAG = re.compile(r"(?<!\S)(--?[A-Za-z]\S{1,50})(?!\S)")
 
 
 class Markdown(str):
@@ -37,7 +38,6 @@ def split_flags(text: str) -> list[str]:
     return _FLAG.split(text)
 
 
-_FLAG = re.compile(r"(?<!\S)(--?[A-Za-z]\S{1,50})(?!\S)")
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 
 
