@@ -1,3 +1,5 @@
+import pytest
+
 from study.design.levels import Level
 from study.design.parameters import make_parameters
 from study.design.plan import describe_plan, make_plan
@@ -77,6 +79,17 @@ def test_runs_from_the_host_are_planned_six_times_as_long():
     plan, _ = plan_of(seeds=[1])
     times = {launch.level.name: plan.estimates_s[launch.key] for launch in plan.measured}
     assert times["O0"] - times["default"] > 2 * 50
+
+
+def test_a_soak_is_planned_up_to_its_deadline_ahead_of_every_run():
+    # a card that never throttles is kept under load until the deadline, which is given for each run
+    throttled = {"session": "throttled", "seeds": [1], "cool_deadline_s": 100, "device": "cuda"}
+    soaked, _ = plan_of(**throttled, throttle="soak")
+    as_found, _ = plan_of(**throttled, throttle="as_found")
+    assert soaked.estimate_s() - as_found.estimate_s() == pytest.approx(6 * 100)
+    cpu, _ = plan_of(**{**throttled, "device": "cpu"}, throttle="soak")
+    cooled, _ = plan_of(seeds=[1], cool_deadline_s=100, device="cpu")
+    assert cpu.estimate_s() == pytest.approx(cooled.estimate_s())
 
 
 def test_the_plan_reads_as_text():

@@ -137,8 +137,14 @@ def _estimate_s(parameters: Parameters, launch: PlannedLaunch, seen_s: Mapping[s
     slow = launch.level.run_length_factor > 1
     wave_s = parameters.output_tokens * (HOST_LAUNCHED_TOKEN_S if slow else TOKEN_S)[device]
     least_s = parameters.min_run_s * launch.level.run_length_factor
-    run_s = wave_s + max(parameters.waves * wave_s, least_s + wave_s / 2)
+    run_s = _soak_s(parameters) + wave_s + max(parameters.waves * wave_s, least_s + wave_s / 2)
     return START_S[device] + STOP_AND_CANARY_S[device] + len(launch.runs) * run_s
+
+
+def _soak_s(parameters: Parameters) -> float:
+    """Seconds of load ahead of each run, at most: a card that is never throttled is soaked up to the deadline."""
+    soaks = parameters.device == "cuda" and parameters.session == "throttled" and parameters.throttle == "soak"
+    return parameters.cool_deadline_s if soaks else 0.0
 
 
 def describe_plan(plan: Plan, parameters: Parameters, root: Path | None = None) -> str:
