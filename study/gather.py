@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from study.arrival import add_session, check_belongs, finish_arrivals, read_launches, receive_launch
+from study.design.counting import format_counted
 from study.design.plain_files import shown
 from study.errors import InputError
 from study.records import LaunchRecord
@@ -77,4 +78,5 @@ def _bring(store: Store, source: Store, records: StudyRecords, first: LaunchReco
             launches += 1
             runs += len(files.runs)
     known = len(records.launches) - launches
-    return f"{source.raw}: {launches} launches and {runs} runs came" + (f", {known} were here" if known else "")
+    came = f"{format_counted(launches, 'launch')} and {format_counted(runs, 'run')} came"
+    return f"{source.raw}: {came}" + (f", {known} were here" if known else "")

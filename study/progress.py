@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from statistics import median
 
+from study.design.counting import format_counted
 from study.design.plan import Plan, PlannedLaunch, PlannedRun
 from study.records import KILLED, LaunchRecord, RunRecord
 from study.store import StudyRecords
@@ -138,7 +139,7 @@ class Reporter:
         """Tell what is left of the plan."""
         left_s = sum(self._plan.estimates_s[launch.key] for launch in left)
         self.tally.done_s = self.tally.total_s - left_s
-        self._say("plan", f"{len(left)} launches left, about {left_s / 60:.0f} minutes")
+        self._say("plan", f"{format_counted(len(left), 'launch')} left, about {left_s / 60:.0f} minutes")
 
     def launch(self, planned: PlannedLaunch) -> None:
         """Tell that a launch begins."""
@@ -169,8 +170,8 @@ class Reporter:
         ended_early = why is not None
         if why is None:
             why = "the plan is complete" if not left else "the time limit came; the same command goes on"
-        message = f"{tally.launches} launches and {tally.runs} runs recorded now, {tally.failed} failed; {why}"
-        self._say("end", message)
+        recorded = f"{format_counted(tally.launches, 'launch')} and {format_counted(tally.runs, 'run')} recorded now"
+        self._say("end", f"{recorded}, {tally.failed} failed; {why}")
         return 1 if ended_early or (tally.failed and not (tally.launches + tally.runs - tally.failed)) else 0
 
     def _say(self, event: str, message: str) -> None:

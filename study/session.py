@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from study.design.card_count import count_cards_of_levels
+from study.design.counting import format_counted
 from study.design.levels import select_levels
 from study.design.parameters import Parameters, given_names, make_parameters
 from study.design.plan import describe_plan, make_plan
@@ -182,7 +183,8 @@ def describe_records(study: str, data_dir: str = "data") -> str:
     """Return in words what a study's raw folder holds, with every failure named."""
     records = Store(find_root() / data_dir, study).read()
     measured = [launch for launch in records.launches if not launch.fills_caches]
-    lines = [f"{len(measured)} measured launches, {len(records.runs)} runs in {data_dir}/raw/{study}"]
+    held = f"{format_counted(len(measured), 'measured launch')}, {format_counted(len(records.runs), 'run')}"
+    lines = [f"{held} in {data_dir}/raw/{study}"]
     items: list[LaunchRecord | RunRecord] = [*records.launches, *records.runs]
     for item in items:
         ended = item.outcome

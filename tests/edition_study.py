@@ -22,6 +22,7 @@ from study.store import Store
 
 COSTS = {"default": 0.0, "O0": 0.05, "O3": 0.0, "eager": 0.022}
 START_S = {"default": 69.0, "O0": 31.0, "O3": 69.5, "eager": 28.0}
+HOT = {"sm_clock_mhz": 210.0, "event_reasons": 0x40}
 BASE_MS = {1: 60.36, 8: 65.75}
 LOG = """INFO 09-21 14:13:25 [api_server.py:1] vLLM API server version 0.31.0
 INFO 09-21 14:13:28 [core.py:1] Initializing a V1 LLM engine (v0.31.0) with config: model='m'
@@ -35,8 +36,13 @@ def make_root(folder):
     return folder
 
 
-def write_study(data_dir, name="l4", *, session="cooled", rehearsal=False, blocks=3, model="Qwen/Qwen3-8B", costs=None):
-    """Write the records of a study to `data_dir/raw/name` and return its store; `costs` maps levels to their shares."""
+def write_study(
+    data_dir, name="l4", *, session="cooled", rehearsal=False, blocks=3, model="Qwen/Qwen3-8B", costs=None, card=HOT
+):
+    """Write the records of a study to `data_dir/raw/name` and return its store.
+
+    `costs` maps levels to their shares; `card` is what the samples of a throttled session say of it.
+    """
     costs = COSTS if costs is None else costs
     store = Store(data_dir, name)
     store.raw.mkdir(parents=True)
@@ -50,7 +56,7 @@ def write_study(data_dir, name="l4", *, session="cooled", rehearsal=False, block
             store.write(launch)
             store.log_path(launch.launch_id).write_text(LOG, encoding="utf-8")
             for users, base_ms in BASE_MS.items():
-                store.write(_run(launch, users, base_ms * (1 + costs[level] + draw.gauss(0, 0.001))))
+                store.write(_run(launch, users, base_ms * (1 + costs[level] + draw.gauss(0, 0.001)), card))
     return store
 
 
@@ -76,14 +82,14 @@ def _launch(level, block, draw, shared):
     return make_launch(level, block, resolved=resolved, **times, **canaries, **log, **shared)
 
 
-def _run(launch, users, tpot_ms):
+def _run(launch, users, tpot_ms, card):
     telemetry = {"sm_clock_mhz": 1275.0, "period_s": 0.2}
     if launch.session == "throttled":
-        telemetry |= {"sm_clock_mhz": 210.0, "event_reasons": 0x40}
+        telemetry |= card
     if launch.machine.device == "cpu":
         none = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w", "energy_j", "event_reasons")
         telemetry = {"period_s": 0.2, "missing": dict.fromkeys(none, "a CPU has no NVML"), **dict.fromkeys(none)}
         telemetry |= {"gpu_utilisation": None, "throttle_before_ns": None, "throttle_after_ns": None}
-    gate = {} if launch.session == "cooled" else {"gate": make_gate(kind="soak", sm_clock_mhz=210.0)}
+    gate = {} if launch.session == "cooled" else {"gate": make_gate(kind="soak", sm_clock_mhz=card["sm_clock_mhz"])}
     spread = [tpot_ms * (1 + 0.002 * ((place * 7) % 5 - 2)) for place in range(8 * users)]
     return make_run(launch, users, tpot_ms=spread, tokens=24, telemetry_fields=telemetry, **gate)

@@ -22,7 +22,7 @@ def study(*arguments, cwd=ROOT, text=None):
 def test_the_plan_names_launches_runs_and_time():
     done = study("plan", "--parameters", REHEARSAL, "--set", "data_dir=none")
     assert done.returncode == 0
-    assert "9 measured launches, 18 runs, 1 unmeasured starts" in done.stdout
+    assert "9 measured launches, 18 runs, 1 unmeasured start" in done.stdout
     assert done.stdout.count("block") == 9
 
 

@@ -53,7 +53,7 @@ def content_of(folder):
 def test_blocks_of_machines_that_ran_at_once_become_one_whole_study(measured, store):
     before = [content_of(folder) for folder in measured]
     lines = gather_study(store, measured)
-    assert [line.rpartition(": ")[2] for line in lines] == ["2 launches and 1 runs came"] * 2
+    assert [line.rpartition(": ")[2] for line in lines] == ["2 launches and 1 run came"] * 2
     records = store.read()
     assert [launch.launch_id for launch in records.launches] == [
         *("b1-default-a1", "b2-default-a1", "fill-default-a1", "fill-default-a2"),
@@ -75,7 +75,7 @@ def test_gathering_again_brings_nothing_twice(measured, store):
 def test_the_command_says_what_came(measured, store, capsys):
     folders = [str(folder) for folder in measured]
     assert main(["gather", "small", *folders, "--data-dir", str(store.raw.parents[1])]) == 0
-    assert capsys.readouterr().out.count("2 launches and 1 runs came") == 2
+    assert capsys.readouterr().out.count("2 launches and 1 run came") == 2
 
 
 def test_two_machines_of_the_same_block_are_refused_before_anything_is_written(measured, store, tmp_path):

@@ -95,5 +95,5 @@ def test_a_soak_is_planned_up_to_its_deadline_ahead_of_every_run():
 def test_the_plan_reads_as_text():
     plan, parameters = plan_of(seeds=[1])
     text = describe_plan(plan, parameters)
-    assert "3 measured launches, 6 runs, 1 unmeasured starts" in text
+    assert "3 measured launches, 6 runs, 1 unmeasured start" in text
     assert "block 1  O0" in text

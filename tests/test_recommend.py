@@ -6,9 +6,11 @@ from make_records import COMPARABLE, make_cpu_machine, make_launch, make_machine
 from test_findings import Card, resolve, throttled_card
 
 from study.analyze.findings import find
+from study.analyze.findings_parts import StartGain
 from study.analyze.formats import listed
 from study.analyze.recommend import QUESTIONS, REHEARSAL, headline, recommend
-from study.analyze.recommend_words import lifetime, number, percent
+from study.analyze.recommend_words import describe_gain, describe_gains, lifetime, number, percent
+from study.analyze.stats import Estimate
 from study.design.parameters import fingerprint
 
 # One H200, vLLM 0.31.0, Qwen3-8B: TPOT in ms as seen there, and starts with warm caches.
@@ -145,6 +147,36 @@ def test_starts_alone_have_a_headline_of_starts():
     said = headline(starts_alone())
     assert "from spawn to first token: with warm caches default 69.0 s (five launches), eager 36.0 s (five l" in said
     assert "eager starts 33.0 s sooner than default" in said
+
+
+def start_gain(level, point, low, high, n=3, cache="warm", reason=""):
+    return StartGain(level, "default", cache, Estimate(point, low, high, n, "block", 0.95), reason, None, None)
+
+
+def test_gains_over_the_same_blocks_are_one_sentence_those_told_apart_first():
+    gains = [
+        start_gain("graphs", 6.8, -1.0, 14.7),
+        start_gain("O0", 11.5, 5.2, 17.8),
+        start_gain("O3", -4.0, -5.0, -3.0),
+    ]
+    assert describe_gains(gains) == [
+        "With warm caches O0 starts 11.5 s sooner than default (95 percent interval of the gain 5.2 to 17.8 s); "
+        "O3 starts 4.0 s later than default (-5.0 to -3.0 s); "
+        "graphs is not told apart from default (6.8 s sooner; -1.0 to 14.7 s); "
+        "preliminary: three blocks, five earn a verdict."
+    ]
+
+
+def test_gains_of_other_blocks_or_caches_or_without_an_interval_stand_alone():
+    alike = [start_gain("O0", 11.5, 5.2, 17.8, n=5), start_gain("eager", 14.0, 5.1, 22.9, n=5)]
+    others = [
+        start_gain("graphs", 6.8, 2.0, 9.0, n=6),
+        start_gain("O0", 30.0, 20.0, 40.0, n=5, cache="cold"),
+        start_gain("O3", 1.0, None, None, n=1, reason="one block"),
+    ]
+    together, *alone = describe_gains([*alike, *others])
+    assert together.endswith("eager starts 14.0 s sooner than default (5.1 to 22.9 s) (five blocks).")
+    assert alone == [describe_gain(gain) for gain in others]
 
 
 def test_parts_are_told_by_what_they_resolved_to_not_by_name():

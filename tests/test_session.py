@@ -68,7 +68,7 @@ def test_a_session_is_followed_to_its_end(fake_vllm, small_study):
     assert (end.launches, end.runs, end.failed, end.left) == (1, 1, 0, 0)
     assert end.message.endswith("the plan is complete")
     text = describe_records("small", small_study["data_dir"])
-    assert text.startswith("1 measured launches, 1 runs")
+    assert text.startswith("1 measured launch, 1 run")
 
 
 def test_a_process_that_started_kernels_is_no_kernel():

@@ -21,9 +21,9 @@ import numpy as np
 from scipy import stats as scipy_stats
 
 from study.analyze import stats
-from study.analyze.formats import format_counted
 from study.analyze.stats import Estimate, FloatArray
 from study.analyze.stats_power import LEAST_BLOCKS
+from study.design.counting import format_counted
 from study.errors import InputError
 
 

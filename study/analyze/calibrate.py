@@ -11,9 +11,9 @@ from scipy import stats as scipy_stats
 
 from study.analyze import stats
 from study.analyze.calibrate_noise import SimulatedStudy, draw_log_times
-from study.analyze.formats import format_counted
 from study.analyze.stats import BoolArray, Estimate, FloatArray
 from study.analyze.stats_power import LEAST_BLOCKS, LOOKS
+from study.design.counting import format_counted
 
 CONFIDENCE = 0.95
 # Studies drawn at a time: bounds the memory, and changes no result but by the order of the draws.

@@ -13,7 +13,7 @@ from study.analyze import stats
 from study.analyze.compare_types import AaCheck, CompareOptions, Comparison, Pair
 from study.analyze.compare_units import check_table, collect_units, take_sample
 from study.analyze.compare_verdict import Draft, FamilyPlace, estimate_effect, judge, make_draft
-from study.analyze.formats import format_counted
+from study.design.counting import format_counted
 from study.errors import InputError, suggest
 
 AA_NOT_MEASURED = "A/A not measured"

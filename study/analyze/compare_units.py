@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 
 from study.analyze.compare_types import Pairing
-from study.analyze.formats import format_counted
 from study.analyze.stats import FloatArray
 from study.analyze.stats_power import LEAST_BLOCKS
+from study.design.counting import format_counted
 from study.errors import InputError, suggest
 
 KEYS = ("level", "users", "block", "machine")

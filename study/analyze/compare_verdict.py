@@ -19,8 +19,8 @@ from study.analyze.compare_types import (
     Verdict,
 )
 from study.analyze.compare_units import Sample
-from study.analyze.formats import format_counted
 from study.analyze.stats import Estimate, MeanTest
+from study.design.counting import format_counted
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from study.analyze.load_window import LoadWindow, Missing
 from study.analyze.run_cards import find_windows
 from study.analyze.runs import RunFigures, request_columns
 from study.design.card_facts import CardOfLaunch
+from study.design.counting import format_counted
 from study.records import Canary, LaunchRecord, Load, Requests, RunRecord
 
 CANARY_TOLERANCE = {"cuda": 0.05, "cpu": 0.30}
@@ -73,7 +74,7 @@ def check_requests(case: Case) -> Finding:
     success = request_columns(load.requests).success
     asked = load.waves * case.run.users
     if success.size != asked:
-        return "failed", f"{success.size} requests came back of {asked}"
+        return "failed", f"{format_counted(success.size, 'request')} came back of {asked}"
     if success.all():
         return "passed", f"{asked} of {asked}"
     first = int(np.flatnonzero(~success)[0])

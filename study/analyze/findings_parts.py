@@ -15,12 +15,12 @@ from study.analyze import stats
 from study.analyze.breakeven import BreakEven, StartAndSpeed, find_break_even
 from study.analyze.cards import list_kinds
 from study.analyze.evidence import check_launch_level
-from study.analyze.formats import format_counted
 from study.analyze.judged_runs import JudgedRun
 from study.analyze.stats import Estimate, FloatArray
 from study.analyze.stats_power import LEAST_BLOCKS
 from study.analyze.validity import HOST_BOUND_ENERGY_SHARE, HOST_BOUND_STEP_RATIO
-from study.records import LaunchRecord
+from study.design.counting import format_counted
+from study.records import Gate, LaunchRecord
 
 CACHES = ("warm", "cold")
 
@@ -98,6 +98,7 @@ class Throttling:
         judged: runs with evidence.
         runs: all runs.
         evidence: what was seen, each text once, in the order of the runs.
+        soaks: how the load before each run ended, where the card was to be throttled by it.
 
     """
 
@@ -107,6 +108,7 @@ class Throttling:
     judged: int
     runs: int
     evidence: tuple[str, ...]
+    soaks: tuple[Gate, ...] = ()
 
 
 def find_start_gains(
@@ -255,6 +257,7 @@ def find_throttling(judged: Sequence[JudgedRun]) -> Throttling | None:
         judged=len(states),
         runs=len(judged),
         evidence=tuple(dict.fromkeys(figures.throttled_evidence for figures in seen)),
+        soaks=tuple(one.run.gate for one in judged if one.run.gate.kind == "soak"),
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import PurePosixPath
 
+from study.design.counting import plural
 from study.errors import InputError
 
 MISSING = "\N{EN DASH}"
@@ -80,13 +81,6 @@ def format_model(comparable: Mapping[str, object]) -> str:
     return f"{name} with random weights" if comparable.get("load_format") == "dummy" else name
 
 
-def plural(noun: str, count: float = 2) -> str:
-    """Return `noun` as it goes with `count`: `1 block`, `2 blocks`, `2 launches`."""
-    if count == 1:
-        return noun
-    return f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
-
-
 def listed(items: Sequence[str]) -> str:
     """Join items: `a, b and c`."""
     return " and ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)
@@ -95,8 +89,3 @@ def listed(items: Sequence[str]) -> str:
 def format_users(users: Sequence[int]) -> str:
     """Write numbers of users: `1 user`, `1, 8 and 64 users`."""
     return f"{listed([f'{count:,}' for count in users])} {plural('user', 1 if list(users) == [1] else 2)}"
-
-
-def format_counted(count: int, noun: str) -> str:
-    """Write a count with its noun: `1 block`, `12 launches`."""
-    return f"{count:,} {plural(noun, count)}"

@@ -39,6 +39,7 @@ from study.analyze.recommend_words import (
     units_to_go,
 )
 from study.analyze.stats_power import FULL_BLOCKS, LEAST_BLOCKS
+from study.analyze.throttling_words import say_throttling
 from study.analyze.validity import HOST_BOUND_STEP_RATIO
 
 REHEARSAL = "A rehearsal on the CPU backend: it shows the path and is no result."
@@ -295,5 +296,8 @@ def _say_no_cost(case: Case) -> str:
     kinds = {"undecided": case.having(Standing.UNDECIDED), "too few blocks": case.having(Standing.FEW)}
     reasons = [f"{words} ({listed([pair.level for pair in pairs])})" for words, pairs in kinds.items() if pairs]
     reason = case.findings.comparison_reason or listed(reasons)
+    heat = case.findings.throttling
+    if case.findings.comparison is None and heat is not None and heat.asked and not heat.reached:
+        reason = f"the session was {say_throttling(heat)}"
     enough = f" Enough would be {advice.enough}." if advice.enough else ""
     return f"{_where(case.findings)}, not enough evidence for a cost: {reason}.{enough}"

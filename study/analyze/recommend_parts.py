@@ -8,7 +8,7 @@ from collections.abc import Callable
 from study.analyze.compare_types import AaCheck, Pair
 from study.analyze.recommend_case import DECIDED, Case, Figure, Rule, Standing, figure_of, sentences, stand
 from study.analyze.recommend_rules import NOTHING
-from study.analyze.recommend_words import describe_gain, interval, number
+from study.analyze.recommend_words import describe_gain, describe_gains, interval, number
 
 
 def _graphs_alone(case: Case) -> str | None:
@@ -45,7 +45,7 @@ def _say_parts(first: str) -> Callable[[Case], list[str]]:
     def say(case: Case) -> list[str]:
         named = {"graphs": _graphs_alone(case), "compiled": _compile_alone(case), "default": case.findings.default}
         levels = {pair.level for pair in _parts(case)}
-        gains = [describe_gain(gain) for gain in case.findings.start_gains if gain.level in levels]
+        gains = describe_gains(gain for gain in case.findings.start_gains if gain.level in levels)
         return [first.format(**named), *_say_larger_part(case), *sentences(case, _parts(case)), *gains]
 
     return say

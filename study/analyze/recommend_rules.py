@@ -14,6 +14,7 @@ from study.analyze.recommend_words import (
     number,
     some_users,
 )
+from study.analyze.throttling_words import say_throttling
 
 
 def everything(case: Case) -> list[Pair]:
@@ -48,9 +49,8 @@ def _no_comparison(case: Case) -> list[str]:
     found = case.findings
     failed = _name_failed(case)
     throttling = found.throttling
-    if throttling is not None and throttling.asked and throttling.reached is False:
-        count = f"{throttling.throttled} of {throttling.judged} runs were throttled"
-        return [f"The session was asked to be throttled and was not: {count} ({throttling.evidence[0]}).", *failed]
+    if throttling is not None and throttling.asked and not throttling.reached:
+        return [f"The session was {say_throttling(throttling)}.", *failed]
     return [f"No level was compared: {found.comparison_reason}.", *failed]
 
 

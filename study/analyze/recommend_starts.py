@@ -15,7 +15,7 @@ from study.analyze.findings_parts import BreakEvenAt, StartGain
 from study.analyze.recommend_case import Case, Figure, Rule, figure_of
 from study.analyze.recommend_words import (
     counted,
-    describe_gain,
+    describe_gains,
     describe_leads,
     in_words,
     lead_s,
@@ -24,6 +24,7 @@ from study.analyze.recommend_words import (
     summarize_leads,
     units_to_go,
 )
+from study.design.counting import plural
 from study.errors import InputError
 
 _SHARED = ("device", "model", "load_format", "server_flags", "kv_cache_memory_bytes", "session")
@@ -97,7 +98,8 @@ def _join(speed: Findings, starts: Findings, at: BreakEvenAt, gain: StartGain) -
         f"those of study {speed.study} ({counted(of_speed, at.unit)}), put together in order"
     ]
     if of_starts != of_speed:
-        notes.append(f"only the first {unit} of each counts" if n == 1 else f"only the first {n} {unit}s of each count")
+        first = f"{unit} of each counts" if n == 1 else f"{n} {plural(unit)} of each count"
+        notes.append(f"only the first {first}")
     if {card.unit for card in starts.cards} != {card.unit for card in speed.cards}:
         notes.append("the cards are of one kind, but not the same ones")
     return BreakEvenAt(at.level, at.default, at.users, gain.cache, unit, ours, theirs, result, tuple(notes))
@@ -127,7 +129,7 @@ def say_starts(found: Findings, where: str) -> str:
             if row["cache"] == cache
         ]
         said.append(f"with {cache} caches {', '.join(each)}")
-    gains = [describe_gain(gain) for gain in found.start_gains if not gain.reason]
+    gains = describe_gains(gain for gain in found.start_gains if not gain.reason)
     few = "" if gains else " In too few blocks to tell levels apart: three are preliminary, five earn a verdict."
     return f"{where}, from spawn to first token: {'; '.join(said)}.{few}{''.join(f' {gain}' for gain in gains)}"
 
@@ -209,7 +211,7 @@ def _say_cold_and_joined(case: Case) -> list[str]:
 
 
 def _say_gains(first: str) -> Callable[[Case], list[str]]:
-    return lambda case: [first, *map(describe_gain, case.findings.start_gains)]
+    return lambda case: [first, *describe_gains(case.findings.start_gains)]
 
 
 def _say_nothing(case: Case) -> list[str]:
@@ -219,7 +221,7 @@ def _say_nothing(case: Case) -> list[str]:
 def _say_undecided(case: Case) -> list[str]:
     judged = [at for entries in _by_level(case).values() for at in entries if at.result.start_gain_s is not None]
     said = describe_leads(judged)
-    gains = [describe_gain(gain) for gain in case.findings.start_gains]
+    gains = describe_gains(case.findings.start_gains)
     first = "Not enough evidence to say until when a fast start pays."
     return [first, *gains, *said, *_say_cold_and_joined(case)]
 

@@ -5,15 +5,16 @@ preliminary, how many times as long a large percentage is.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from study.analyze.breakeven import BreakEven, Regime
 from study.analyze.compare_types import Pair, Pairing, Verdict
 from study.analyze.findings_parts import BreakEvenAt, StartGain
-from study.analyze.formats import format_counted, format_users, plural
+from study.analyze.formats import format_users
 from study.analyze.stats import Estimate
 from study.analyze.stats_power import FULL_BLOCKS, LEAST_BLOCKS
+from study.design.counting import format_counted, plural
 
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 LARGE_PERCENT = 100.0
@@ -191,10 +192,38 @@ def units_to_go(n: int, unit: str) -> str:
     return f"{few} for a preliminary verdict, {in_words(FULL_BLOCKS - n)} for a full one"
 
 
+def describe_gains(gains: Iterable[StartGain]) -> list[str]:
+    """Write `describe_gain` of each, in one sentence where caches, units and confidence are the same."""
+    groups: dict[tuple[str, ...], list[StartGain]] = {}
+    for gain in gains:
+        alone = gain.level if gain.reason else ""
+        shared = (gain.cache, gain.default, gain.gain_s.unit, str(gain.gain_s.n), _confidence(gain.gain_s), alone)
+        groups.setdefault(shared, []).append(gain)
+    return [_describe_together(group) if len(group) > 1 else describe_gain(group[0]) for group in groups.values()]
+
+
+def _describe_together(gains: Sequence[StartGain]) -> str:
+    """Write several levels' gains over the same number of units: those that are told apart from the default first."""
+    default = gains[0].default
+    said: list[str] = []
+    for gain in sorted(gains, key=lambda one: one.gain_s.contains(0.0)):
+        ends = f"{'' if said else f'{_confidence(gain.gain_s)} interval of the gain '}{span(gain.gain_s, 's')}"
+        if gain.gain_s.contains(0.0):
+            said.append(f"{gain.level} is not told apart from {default} ({_how_much_sooner(gain)}; {ends})")
+        else:
+            said.append(f"{gain.level} starts {_how_much_sooner(gain)} than {default} ({ends})")
+    n, unit = gains[0].gain_s.n, gains[0].gain_s.unit
+    tail = preliminary(n, unit) or f" ({counted(n, unit)})"
+    return f"With {gains[0].cache} caches {'; '.join(said)}{tail}."
+
+
+def _how_much_sooner(gain: StartGain) -> str:
+    return f"{number(abs(gain.gain_s.point))} s {'sooner' if gain.gain_s.point >= 0.0 else 'later'}"
+
+
 def describe_gain(gain: StartGain) -> str:
     """Write by how much a level starts sooner or later than the default."""
-    word = "sooner" if gain.gain_s.point >= 0.0 else "later"
-    said = f"With {gain.cache} caches {gain.level} starts {number(abs(gain.gain_s.point))} s {word} than {gain.default}"
+    said = f"With {gain.cache} caches {gain.level} starts {_how_much_sooner(gain)} than {gain.default}"
     if gain.reason:
         needed = units_to_go(gain.gain_s.n, gain.gain_s.unit)
         return f"{said} ({counted(gain.gain_s.n, gain.gain_s.unit)}); enough would be {needed}."

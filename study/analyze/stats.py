@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats as scipy_stats
 
-from study.analyze.formats import format_counted
+from study.design.counting import format_counted
 from study.errors import InputError
 
 FloatArray: TypeAlias = NDArray[np.float64]

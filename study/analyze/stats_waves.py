@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from study.analyze.formats import format_counted
 from study.analyze.stats import BoolArray, FloatArray
+from study.design.counting import format_counted
 from study.errors import InputError
 
 
@@ -78,7 +78,7 @@ def summarize_tpot(requests: RequestColumns, users: int) -> RunTpot:
     tpot_ms[success] = _tpot_ms(requests)[order][success]
     median_ms = float(np.median(tpot_ms[success]))
     if not waves_complete:
-        reason = f"none of {waves_started} waves of {users} requests is complete"
+        reason = f"none of {format_counted(waves_started, 'wave')} of {format_counted(users, 'request')} is complete"
         return RunTpot(None, median_ms, 0, waves_started, reason)
     in_waves = tpot_ms[: whole * users].reshape(whole, users)[complete]
     return RunTpot(float(in_waves.mean()), median_ms, waves_complete, waves_started)

@@ -15,6 +15,7 @@ from study.analyze.judged_runs import DEFAULT_LEVEL
 from study.analyze.run_digest import Study
 from study.analyze.stats import Estimate
 from study.analyze.switches import IGNORED_WHEN_ALIKE
+from study.analyze.throttling_words import say_throttled_in_cooled, say_throttling
 from study.analyze.versus_types import CardMatch, Cell, Cost, Part, Settings
 from study.records import LaunchRecord, Machine
 
@@ -203,10 +204,10 @@ def _caution(found: Findings) -> Iterator[str]:
     elif found.comparison.method_biased:
         yield "METHOD BIASED: levels that resolved alike differ by more than their interval allows"
     heat = found.throttling
-    if found.session == "throttled" and (heat is None or not heat.reached):
-        yield "asked to be throttled, and not every run has evidence that it was"
+    if found.session == "throttled" and heat is not None and not heat.reached:
+        yield say_throttling(heat)
     if found.session == "cooled" and heat is not None and heat.throttled:
-        yield f"the card was throttled in {heat.throttled} of {heat.judged} runs of this cooled session"
+        yield say_throttled_in_cooled(heat)
     if not found.fresh_servers:
         yield "all seeds of a level share one server process, so its blocks are not independent"
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from study.design.counting import format_counted
 from study.design.levels import Level
 from study.design.parameters import Parameters
 from study.design.pool import describe_pool, read_pool
@@ -160,9 +161,14 @@ def describe_plan(plan: Plan, parameters: Parameters, root: Path | None = None) 
 
     """
     fills = len(plan.launches) - len(plan.measured)
+    counts = [
+        format_counted(len(plan.measured), "measured launch"),
+        format_counted(len(plan.runs), "run"),
+        format_counted(fills, "unmeasured start"),
+    ]
     lines = [
-        f"study {parameters.study}: {parameters.session} session, {len(plan.measured)} measured launches, "
-        f"{len(plan.runs)} runs, {fills} unmeasured starts, about {plan.estimate_s() / 60:.0f} minutes",
+        f"study {parameters.study}: {parameters.session} session, {', '.join(counts)}, "
+        f"about {plan.estimate_s() / 60:.0f} minutes",
     ]
     for launch in plan.launches:
         minutes = f"{plan.estimates_s[launch.key] / 60:5.1f} min"

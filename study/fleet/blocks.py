@@ -6,6 +6,7 @@ from itertools import chain
 from math import ceil
 
 from study.design.card_count import count_cards_of_levels
+from study.design.counting import format_counted
 from study.design.levels import Level
 from study.design.parameters import Parameters
 from study.design.plan import make_plan
@@ -95,14 +96,14 @@ def describe_fleet(study: str, blocks: tuple[Block, ...], places: int) -> list[s
     if not blocks:
         return [f"study {study}: every block is complete"]
     longest = max(block.estimate_s for block in blocks)
-    lines = [f"study {study}: {_count(len(blocks), 'block')} to measure, each on one machine"]
+    lines = [f"study {study}: {format_counted(len(blocks), 'block')} to measure, each on one machine"]
     if places:
         whole = ceil(len(blocks) / places) * longest
         lines[0] += f"; {places} at once, about {whole / 60:.0f} minutes"
     else:
         lines[0] += "; no machine that is there now can take one: waiting for one"
     for block in blocks:
-        what = f"block {block.number}  {block.launches} launches on {describe_need(block)}"
+        what = f"block {block.number}  {format_counted(block.launches, 'launch')} on {describe_need(block)}"
         lines.append(f"  {block.estimate_s / 60:5.1f} min  {what}")
     return lines
 
@@ -113,7 +114,3 @@ def describe_need(block: Block) -> str:
         return "a machine's CPU"
     kind = f"{block.kind} " if block.kind else ""
     return f"{block.cards} {kind}{'GPU' if block.cards == 1 else 'GPUs of one machine'}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import TextIO
 
 from study.arrival import LaunchFiles
+from study.design.counting import format_counted
 from study.fleet.blocks import Block
 from study.fleet.node import Place
 from study.progress import Tally
@@ -44,7 +45,7 @@ class FleetReporter:
         self._count_done(block, min(block.estimate_s, self._done.get(block.number, 0.0) + share))
         ended = record.outcome
         how = "" if ended.status == "ok" else f", {ended.status} at {ended.stage}: {ended.message}"
-        self.say("launch", f"stored {record.launch_id} with {len(files.runs)} runs{how}")
+        self.say("launch", f"stored {record.launch_id} with {format_counted(len(files.runs), 'run')}{how}")
 
     def block_done(self, block: Block) -> None:
         """Tell that a block is complete."""
@@ -59,8 +60,8 @@ class FleetReporter:
         if why is None:
             numbers = ", ".join(str(block.number) for block in left)
             why = f"blocks {numbers} are left; the same command goes on" if left else "every block is complete"
-        message = f"{tally.launches} launches and {tally.runs} runs came back, {tally.failed} failed; {why}"
-        self.say("end", message)
+        came = f"{format_counted(tally.launches, 'launch')} and {format_counted(tally.runs, 'run')} came back"
+        self.say("end", f"{came}, {tally.failed} failed; {why}")
         return 1 if ended_early or (tally.failed and not (tally.launches + tally.runs - tally.failed)) else 0
 
     def say(self, event: str, message: str) -> None:

@@ -9,6 +9,7 @@ from study.analyze.cards import KindOfCard
 from study.analyze.cards_table import card_table
 from study.analyze.findings import Findings
 from study.analyze.formats import MISSING, format_count, format_ms
+from study.design.counting import format_counted
 from study.publish.sheets import Sheet, list_session
 from study.publish.wording import say_interval, say_verdict
 
@@ -65,7 +66,10 @@ def say_kinds(found: Findings) -> tuple[str, ...]:
     """Say why there is no verdict over all cards; nothing for one kind."""
     if not found.by_kind:
         return ()
-    kinds = [f"{kind.label} ({len(kind.units)} with {len(part.blocks)} blocks)" for kind, part in found.by_kind]
+    kinds = [
+        f"{kind.label} ({len(kind.units)} with {format_counted(len(part.blocks), 'block')})"
+        for kind, part in found.by_kind
+    ]
     return (
         f"This study ran on {len(kinds)} kinds of card: {', '.join(kinds)}. Blocks from unlike cards differ by more "
         "than a level costs, so every verdict is that of one kind, from its own blocks.",

@@ -12,7 +12,8 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from study.analyze.formats import format_counted, format_ms, format_seconds
+from study.analyze.formats import format_ms, format_seconds
+from study.design.counting import format_counted
 from study.publish.panels import ROW_IN, Frame, label_bottom, make_panels, say_why_not, scale_times, warn_of_rehearsal
 from study.publish.picking import MOST_POINTS, pick_values, say_picked
 from study.publish.plain_text import clean_text

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from study.analyze.compare_types import AaCheck, Pair, RangeRule
 from study.analyze.findings import Findings
 from study.analyze.formats import MISSING, format_ms, format_percent
+from study.design.counting import format_counted
 from study.publish.sheets import Sheet
 from study.publish.wording import say_interval, say_users, say_verdict
 
@@ -44,8 +45,8 @@ def list_pairs(found: Findings, users: Sequence[int]) -> Sheet | None:
     if comparison is None:
         return None
     head = (
-        *("users", "level", "difference of mean TPOT", "of the medians", "seed ranges"),
-        *("range rule, false alarms", "verdict", "why"),
+        *("users", "level", "difference of mean TPOT", "verdict", "why"),
+        *("difference of the medians", "seed ranges", "range rule, false alarms"),
     )
     order = {count: place for place, count in enumerate(users)}
     pairs = [pair for pair in comparison.by_users if pair.users in order]
@@ -55,11 +56,11 @@ def list_pairs(found: Findings, users: Sequence[int]) -> Sheet | None:
             say_users(pair.users),
             pair.level,
             say_interval(pair.effect_percent),
+            say_verdict(pair),
+            pair.reason,
             MISSING if pair.medians is None else format_percent(pair.medians.percent),
             _say_ranges(pair.range_rule),
             _say_rule(pair.range_rule),
-            say_verdict(pair),
-            pair.reason,
         )
         for pair in pairs
     ]
@@ -67,8 +68,7 @@ def list_pairs(found: Findings, users: Sequence[int]) -> Sheet | None:
 
 
 def _say_units(pair: Pair) -> str:
-    least = min(pair.n_level, pair.n_default)
-    return f"{least} {pair.pairing.unit}{'' if least == 1 else 's'}, {pair.pairing.value}"
+    return f"{format_counted(min(pair.n_level, pair.n_default), pair.pairing.unit)}, {pair.pairing.value}"
 
 
 def _say_ranges(rule: RangeRule | None) -> str:
@@ -88,7 +88,7 @@ def _say_rule(rule: RangeRule | None) -> str:
         return MISSING
     percent = 100.0 * rule.false_rate
     rate = f"{percent:.0f}" if percent >= 10.0 else f"{percent:.2g}"
-    return f"{rate} percent by chance ({rule.n_level} against {rule.n_default} runs)"
+    return f"{rate} percent by chance ({rule.n_level} against {format_counted(rule.n_default, 'run')})"
 
 
 def say_method(found: Findings) -> list[str]:

@@ -18,8 +18,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from study.analyze.formats import format_counted, format_mhz, format_ms
+from study.analyze.formats import format_mhz, format_ms
 from study.analyze.run_traces import CARD_COLUMNS
+from study.design.counting import format_counted
 from study.publish.launch_order import LaunchOrder, mean_by_place
 from study.publish.panels import (
     ROW_IN,
@@ -103,20 +104,22 @@ def _say_spread(part: pd.DataFrame, users: int, levels: Sequence[str]) -> str:
     return f"{say_users(users)}: {', '.join(said) or 'nothing that counts'}"
 
 
-def draw_clock(traces: CardTraces, frame: Frame) -> Plate:
+def draw_clock(traces: CardTraces, frame: Frame, note: str = "") -> Plate:
     """Draw SM clock, temperature and power over the length of each run, by users; or say why none was read.
 
     Args:
         traces: the card within loads, and why parts of it are missing.
         frame: levels, users, rehearsal.
+        note: what a reader must know of these runs, as a sentence; it ends the caption.
 
     """
     title = "Clock, temperature and power within runs"
     samples = traces.samples[traces.samples["users"].isin(frame.users)]
     shown = [name for name in CARD_COLUMNS if samples[name].notna().any()]
     if not shown:
-        why = next(iter(traces.why_missing.values()), "no run that counts has samples of the card")
-        return say_why_not("clock", title, f"The card was not read: {why}", frame.rehearsal)
+        unread = next(iter(traces.why_missing.values()), None)
+        why = f"The card was not read: {unread}" if unread else "no run that counts has samples of the card"
+        return say_why_not("clock", title, why, frame.rehearsal)
     users = [count for count in frame.users if (samples["users"] == count).any()]
     runs = samples.groupby(["run_id", "level", "users"], sort=False)[[shown[0]]].median().reset_index()
     picked = pick_runs(runs, shown[0], MOST_LINES)
@@ -133,7 +136,7 @@ def draw_clock(traces: CardTraces, frame: Frame) -> Plate:
         add_legend(figure, _levels_in(samples, frame), *_shade_patches(samples))
         warn_of_rehearsal(figure, frame.rehearsal)
     said = "; ".join(_say_card(samples[samples["users"] == count], count, shown, frame) for count in users)
-    caption = _say_shades(traces) + say_picked(len(picked), len(runs), MOST_LINES)
+    caption = _say_shades(traces) + say_picked(len(picked), len(runs), MOST_LINES) + (note and f" {note}")
     return Plate("clock", title, f"The card within runs. {said}.", caption, figure, frame.rehearsal)
 
 

@@ -8,6 +8,7 @@ from study.analyze.not_run import say_not_run
 from study.analyze.recommend import Advice
 from study.analyze.recommend_starts import starts_alone
 from study.analyze.switches_diff import diff_sets
+from study.analyze.throttling_words import say_throttled_in_cooled, say_throttling
 from study.publish import sheets
 from study.publish.card_use import list_card_use, list_reference, say_reference
 from study.publish.cards_part import list_across_cards, list_by_kind, list_sessions, say_kinds
@@ -235,10 +236,11 @@ def _session_block(one: Shown, kind: str) -> Block:
     heat = found.throttling
     if kind == "throttled":
         tables.append(sheets.list_throttling(found))
-        if heat is None or not heat.reached:
-            warnings.append("This session was asked to be throttled, and not every run has evidence that it was.")
+        if heat is not None and not heat.reached:
+            warnings.append(f"This session was {say_throttling(heat)}.")
     elif heat is not None and heat.throttled:
-        warnings.append(f"The card was throttled in {heat.throttled} of {heat.judged} runs of this cooled session.")
+        said = say_throttled_in_cooled(heat)
+        warnings.append(f"{said[0].upper()}{said[1:]}.")
     warnings += [
         f"No figure of level {level}: {clean_text(why, LONGEST_CELL)}" for level, why in found.failed_levels.items()
     ]

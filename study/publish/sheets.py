@@ -14,6 +14,7 @@ from pandas.io.formats.style import Styler
 
 from study.analyze.findings import Findings
 from study.analyze.formats import MISSING, format_count, format_mhz, format_ms, format_seconds
+from study.design.counting import format_counted
 from study.publish.plain_text import clean_text
 from study.publish.start_parts import LevelParts
 
@@ -150,7 +151,7 @@ def _say_difference(row: Row) -> str:
     if row["difference_s"] is None:
         return MISSING
     point, low, high = (_signed(row[name]) for name in ("difference_s", "difference_low_s", "difference_high_s"))
-    interval = f"{low} to {high}, {row['difference_n']} {row['difference_unit']}s"
+    interval = f"{low} to {high}, {format_counted(row['difference_n'], row['difference_unit'])}"
     return f"{point} s ({row['difference_reason'] or interval})"
 
 
@@ -191,7 +192,11 @@ def _times(ratio: float | None) -> str:
 
 
 def _span(least: str, greatest: str) -> str:
-    return least if least == greatest else f"{least} to {greatest}"
+    """Write two ends as `44.9 to 85.3 s`, or as one where they are written alike."""
+    if least == greatest:
+        return least
+    unit = greatest[greatest.find(" ") :] if " " in greatest else ""
+    return f"{least.removesuffix(unit)} to {greatest}"
 
 
 def list_parts(parts: Sequence[LevelParts]) -> Sheet:
@@ -219,7 +224,7 @@ def list_runs(found: Findings) -> Sheet:
     order = {level: place for place, level in enumerate(found.levels)}
     table.sort(key=lambda row: (row["users"], row["block"], order.get(row["level"], len(order)), row["attempt"]))
     count, counted = len(table), sum(bool(row["counts"]) for row in table)
-    title = f"All {count} runs, {counted} of which count"
+    title = f"All {format_counted(count, 'run')}, {counted:,} of which count"
     if count > MOST_ROWS:
         title = f"The first {MOST_ROWS} of {count:,} runs, {counted:,} of which count; runs.csv has all"
     rows = [
@@ -254,8 +259,11 @@ def list_left_out(found: Findings) -> Sheet:
 
 
 def list_throttling(found: Findings) -> Sheet:
-    """Lay out how throttled the card was, by level and users: shares of runs, clock, seconds under the power cap."""
-    head = ("users", "level", "throttled runs", "median SM clock", "under the power cap, s a request", "evidence")
+    """Lay out how throttled the card was, by level and users: runs, clock, temperature, time under the power cap."""
+    head = (
+        *("users", "level", "throttled runs", "median SM clock", "median temperature"),
+        *("under the power cap, s a request", "evidence"),
+    )
     rows = []
     places = itertools.product(sorted(set(found.runs["users"])), found.levels)
     for users, level in places:
@@ -269,11 +277,16 @@ def list_throttling(found: Findings) -> Sheet:
                 level,
                 f"{sum(known)} of {len(part)}" + ("" if len(known) == len(part) else f", {len(known)} with evidence"),
                 format_mhz([_median(part["median_sm_clock_mhz"])]),
+                _write_c(_median(part["median_temperature_c"])),
                 format_ms([_median(part["power_capped_s_per_request"])]).removesuffix(" ms"),
                 "; ".join(dict.fromkeys(str(one) for one in part["throttled_evidence"].dropna())),
             )
         )
     return Sheet("How throttled the card was", head, tuple(rows), folded=len(rows) > 12)
+
+
+def _write_c(temperature_c: float | None) -> str:
+    return MISSING if temperature_c is None else f"{temperature_c:.0f} °C"
 
 
 def _median(values: Iterable[float | None]) -> float | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from study.design.counting import format_counted
 from study.errors import InputError
 from study.publish.edition_file import FILE_NAME
 from study.publish.page import REHEARSAL_BANNER
@@ -214,7 +215,7 @@ def _pack(one: Published, target: Path, raw: Path) -> tuple[list[Archive], list[
             name = study if one.is_study else f"{one.name}-{study}"
             archives.append(pack_raw(raw / study, files, target / f"{name}-raw.tar.gz"))
         else:
-            said = f"not in this checkout: {len(files)} files, named in the manifest"
+            said = f"not in this checkout: {format_counted(len(files), 'file')}, named in the manifest"
             absent.append((f"raw records of {study}", Markdown(escape_markdown(said))))
     return archives, absent
 
@@ -249,7 +250,7 @@ def link_archive(one: Archive, here: Path) -> Markdown:
 
     """
     place = one.path.relative_to(here).as_posix()
-    size = f"{one.bytes / 1e6:.2f} MB, {one.files} files, {one.unpacked_bytes / 1e6:.2f} MB unpacked"
+    size = f"{one.bytes / 1e6:.2f} MB, {format_counted(one.files, 'file')}, {one.unpacked_bytes / 1e6:.2f} MB unpacked"
     return Markdown(f"{link(one.path.name, place)} ({size}), SHA-256 `{one.sha256}`")
 
 

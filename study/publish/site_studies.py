@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from study.analyze.compare_types import Verdict
-from study.analyze.formats import format_counted
 from study.analyze.versus_types import Part
+from study.design.counting import format_counted
 from study.publish.edition import Edition, save_edition
 from study.publish.edition_file import EditionFile
 from study.publish.sheets import Sheet

@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 
 import study
 from study.analyze.findings import Findings
-from study.analyze.formats import format_counted, format_model
+from study.analyze.formats import format_model
 from study.analyze.run_digest import Study
+from study.design.counting import format_counted
 from study.publish.sheets import Sheet
 
 NOT_RECORDED = "not recorded"

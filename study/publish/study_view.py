@@ -34,6 +34,7 @@ from study.reading import StudyOf
 from study.store import Store
 
 FIGURES = ("tpot", "requests", "clock", "order", "starts", "start_parts", "costs", "served")
+NOT_THROTTLED = "These runs count nowhere: the card was to be throttled and was not."
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class StudyView:
         runs = [run for run in records.runs if run.run_id in counting]
         yield draw_tpot(found.runs, frame)
         yield draw_requests(spread_requests(runs), frame)
-        yield draw_clock(trace_card(runs), frame)
+        yield draw_clock(trace_card(runs or self._runs_not_throttled()), frame, "" if runs else NOT_THROTTLED)
         yield draw_order(order_launches(found.runs, records), frame)
         yield draw_starts(tabulate_starts(records), frame)
         yield draw_start_parts(self._parts_beside(others), frame)
@@ -125,6 +126,14 @@ class StudyView:
         served = complete_starts(found, [other.found for other in others if other is not self])
         users = self.users or served.users or tuple(sorted({at.users for at in served.break_evens}))
         yield draw_served(served.break_evens, replace(frame, users=users), served.break_even_reason)
+
+    def _runs_not_throttled(self) -> list[RunDigest]:
+        """Return the runs that were left out for one reason alone: the card was to be throttled and was not.
+
+        What the card did in them is the outcome of a session that has nothing else to show.
+        """
+        left_out = {one.run.run_id for one in self.judged if one.left_out == ("not_throttled",)}
+        return [run for run in self.records.runs if run.run_id in left_out]
 
     def _parts_beside(self, others: Sequence["StudyView"]) -> tuple[LevelParts, ...]:
         """Return its parts of starts and those of the studies after it, so that an edition shows each figure once."""

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from study.analyze.formats import MISSING, format_counted, format_ms
+from study.analyze.formats import MISSING, format_ms
 from study.analyze.versus_types import Beside, Cell, Part, Row, SettingPair, Side, Versus
+from study.design.counting import format_counted
 from study.errors import InputError
 from study.publish.plain_text import clean_text, escape_markdown
 from study.publish.sheets import LONGEST_CELL, Sheet

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from study.analyze.compare_types import Verdict
-from study.analyze.formats import MISSING, format_counted, format_users
+from study.analyze.formats import MISSING, format_users
 from study.analyze.switches import CUDAGRAPH_MODES, MODES
 from study.analyze.versus_types import Beside, Claim, Cost, Outcome, Part, Says, SettingPair, Stance
+from study.design.counting import format_counted
 from study.publish.plain_text import clean_text
 from study.publish.sheets import LONGEST_CELL
 from study.publish.wording import NOT_ENOUGH, say_interval, say_percent
