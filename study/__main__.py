@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from study.errors import InputError, StudyError
+from study.interrupts import noted_interrupts
 
 INTERRUPTED = 130
 """As a shell has it: 128 and the signal's number."""
@@ -18,17 +19,20 @@ INTERRUPTED = 130
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    options = _parser().parse_args(arguments)
-    try:
-        code: int = options.command(options)
-    except StudyError as error:
-        print(f"study: {error}", file=sys.stderr)
-        return error.exit_code
-    except BrokenPipeError:
-        return 1
-    except KeyboardInterrupt:
-        print("study: interrupted", file=sys.stderr)
-        return INTERRUPTED
+    with noted_interrupts() as noted:
+        try:
+            options = _parser().parse_args(arguments)
+            code: int = options.command(options)
+        except StudyError as error:
+            print(f"study: {error}", file=sys.stderr)
+            return error.exit_code
+        except BrokenPipeError:
+            return 1
+        except (KeyboardInterrupt, ImportError) as error:
+            if isinstance(error, ImportError) and not noted:
+                raise
+            print("study: interrupted", file=sys.stderr)
+            return INTERRUPTED
     return code
 
 

@@ -3,11 +3,11 @@
 import pytest
 from edition_study import make_root, write_study
 from make_records import make_gate
-from test_findings import throttled_card
+from test_findings import Card, throttled_card
 
 from study.analyze.findings import find
 from study.analyze.findings_parts import Throttling
-from study.analyze.recommend import headline
+from study.analyze.recommend import headline, recommend
 from study.analyze.throttling_words import say_throttling
 from study.publish.edition import write_edition
 from study.publish.study_view import NOT_THROTTLED, ViewOptions, read_view
@@ -84,6 +84,34 @@ def test_its_times_stay_out_of_every_figure(root):
     view = view_of(root, "tried")
     assert view.draw()["tpot"].figure.axes == []
     assert not view.found.runs["counts"].any()
+
+
+def test_a_cooled_session_beside_it_says_that_it_stands_alone_and_what_was_tried():
+    tried = find(throttled_card(1900.0).study())
+    cooled = find(Card({"default": {1: 5.0}, "O0": {1: 24.0}}, {"default": 69.0, "O0": 36.0}).study())
+    (kind,) = (one for one in recommend(cooled, [tried]) if one.key == "session_kind")
+    assert kind.status == "not_measured"
+    assert kind.sentences[0] == "This rests on a cooled session alone."
+    assert "asked to be throttled and was not: 0 of 10 runs" in kind.sentences[1]
+    (alone,) = (one for one in recommend(cooled) if one.key == "session_kind")
+    assert len(alone.sentences) == 1
+
+
+def test_nothing_but_throttling_is_said_to_be_missing():
+    missing = {one.key: one.enough for one in recommend(find(throttled_card(1900.0).study()))}
+    assert (
+        missing["why"] == missing["production"] == "a session that shows throttling on evidence, with five blocks of it"
+    )
+
+
+def test_its_decide_section_asks_what_can_be_asked(root):
+    text = (write_edition(root, "2026.12", ["tried"]) / "section.md").read_text(encoding="utf-8")
+    decide = text.split("## Decide")[1].split("## Stamp")[0]
+    assert "No run counts, so only this can be asked." in decide
+    assert [line.split("**")[1] for line in decide.splitlines() if line.startswith("- **")] == [
+        "When servers restart often",
+        "Whether the kind of session matters",
+    ]
 
 
 def test_a_comparison_warns_of_it(root):

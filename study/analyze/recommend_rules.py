@@ -14,7 +14,7 @@ from study.analyze.recommend_words import (
     number,
     some_users,
 )
-from study.analyze.throttling_words import say_throttling
+from study.analyze.throttling_words import THROTTLED_EVIDENCE, never_throttled, say_throttling
 
 
 def everything(case: Case) -> list[Pair]:
@@ -48,9 +48,8 @@ def _name_failed(case: Case) -> list[str]:
 def _no_comparison(case: Case) -> list[str]:
     found = case.findings
     failed = _name_failed(case)
-    throttling = found.throttling
-    if throttling is not None and throttling.asked and not throttling.reached:
-        return [f"The session was {say_throttling(throttling)}.", *failed]
+    if found.throttling is not None and never_throttled(found):
+        return [f"The session was {say_throttling(found.throttling)}.", *failed]
     return [f"No level was compared: {found.comparison_reason}.", *failed]
 
 
@@ -65,7 +64,7 @@ def _nothing_run(case: Case) -> bool:
 def _enough_to_compare(case: Case) -> str:
     throttling = case.findings.throttling
     if throttling is not None and throttling.asked and throttling.reached is not True:
-        return "a session that shows throttling on evidence, with five blocks of it"
+        return THROTTLED_EVIDENCE
     if len(case.findings.by_kind) > 1:
         return "what each kind of card says of its own, in the table across cards; nothing is pooled over them"
     return f"valid runs of {case.findings.default} and of another level, in five blocks (three are preliminary)"
@@ -240,11 +239,21 @@ def _say_sessions(first: str) -> Callable[[Case], list[str]]:
     return say
 
 
+def _say_one_session(case: Case) -> list[str]:
+    """Say that there is one kind of session alone, and which sessions were to be of the other kind and were not."""
+    tried = [
+        f"The session of study {other.study} was {say_throttling(other.throttling)}."
+        for other in (case.findings, *case.others)
+        if other.throttling is not None and never_throttled(other)
+    ]
+    return [f"This rests on a {case.findings.session or 'missing'} session alone.", *tried]
+
+
 SESSION_KIND = (
     Rule(
         lambda case: not _both_sessions(case),
         "not_measured",
-        lambda case: [f"This rests on a {case.findings.session or 'missing'} session alone."],
+        _say_one_session,
         enough=lambda _: "a session of the other kind with the same card, model and levels, in five blocks",
     ),
     Rule(

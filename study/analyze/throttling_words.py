@@ -2,8 +2,18 @@
 
 from collections.abc import Sequence
 
+from study.analyze.findings import Findings
 from study.analyze.findings_parts import Throttling
 from study.design.counting import format_counted
+
+THROTTLED_EVIDENCE = "a session that shows throttling on evidence, with five blocks of it"
+"""What would be enough where a session was never throttled."""
+
+
+def never_throttled(found: Findings) -> bool:
+    """Say whether a study has nothing to compare because it was asked to be throttled and has no evidence of it."""
+    heat = found.throttling
+    return found.comparison is None and heat is not None and heat.asked and not heat.reached
 
 
 def say_throttling(found: Throttling) -> str:
