@@ -42,6 +42,18 @@ def test_the_words_tell_clock_temperature_power_and_what_held_the_clock_down(rec
     assert "60 to 60 \N{DEGREE SIGN}C, 70 to 70 W, nothing held the clock down" in alt
 
 
+def test_the_clock_in_words_is_the_median_of_all_samples_as_in_the_tables():
+    # More than half of the samples are at 1980 MHz, most beside one at 1965: thinned by twos, the middle is 1972.5.
+    run = make_run()
+    count = len(run.telemetry.t_s)
+    assert count > MOST_POINTS
+    clocks = [1980.0 if place % 2 or place < count / 10 else 1965.0 for place in range(count)]
+    telemetry = run.telemetry.model_copy(update={"sm_clock_mhz": clocks})
+    traces = trace_card([run.model_copy(update={"telemetry": telemetry})])
+    assert traces.samples["mhz"].median() == 1972.5
+    assert "1 user: default 1,980 MHz" in draw_clock(traces, ONE).alt
+
+
 @pytest.mark.parametrize(
     ("mask", "words"),
     [

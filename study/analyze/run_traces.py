@@ -33,6 +33,7 @@ class RunTrace:
         points: (`POINT_COLUMNS`, points) of the card within the load; without a point where no sample lies in it.
         missing: column of `CARD_COLUMNS` that was not read to why.
         duration_s: of the load; None where no sample lies in it.
+        median_mhz: of the SM clock over all samples in the load, of which `points` are fewer; None where not read.
 
     """
 
@@ -41,6 +42,7 @@ class RunTrace:
     points: FloatColumns
     missing: Mapping[str, str]
     duration_s: float | None
+    median_mhz: float | None = None
 
 
 def trace_run(run: RunRecord) -> RunTrace:
@@ -57,7 +59,8 @@ def trace_run(run: RunRecord) -> RunTrace:
     columns = {name: window.column(column) for name, column in CARD_COLUMNS.items()}
     missing = {name: values.reason for name, values in columns.items() if isinstance(values, Missing)}
     read = {name: values for name, values in columns.items() if not isinstance(values, Missing)}
-    return RunTrace(tpot_ms.size, quantiles, _thin(window, read), missing, window.duration_s)
+    median_mhz = float(np.nanmedian(read["mhz"])) if "mhz" in read else None
+    return RunTrace(tpot_ms.size, quantiles, _thin(window, read), missing, window.duration_s, median_mhz)
 
 
 def request_tpot_ms(run: RunRecord) -> NDArray[np.float64]:

@@ -135,7 +135,8 @@ def draw_clock(traces: CardTraces, frame: Frame, note: str = "") -> Plate:
         grid[-1][len(shown) // 2].set_xlabel("time, share of the load's length")
         add_legend(figure, _levels_in(samples, frame), *_shade_patches(samples))
         warn_of_rehearsal(figure, frame.rehearsal)
-    said = "; ".join(_say_card(samples[samples["users"] == count], count, shown, frame) for count in users)
+    told = samples.assign(median_mhz=samples["run_id"].map(traces.median_mhz))
+    said = "; ".join(_say_card(told[told["users"] == count], count, shown, frame) for count in users)
     caption = _say_shades(traces) + say_picked(len(picked), len(runs), MOST_LINES) + (note and f" {note}")
     return Plate("clock", title, f"The card within runs. {said}.", caption, figure, frame.rehearsal)
 
@@ -201,7 +202,8 @@ def _say_card(samples: pd.DataFrame, users: int, shown: Sequence[str], frame: Fr
     """Say the finding: clocks level by level, the span of temperatures, and how often the clock was held down."""
     said = []
     if "mhz" in shown:
-        clocks = {level: samples.loc[samples["level"] == level, "mhz"].median() for level in frame.levels}
+        runs = samples.drop_duplicates("run_id")
+        clocks = {level: runs.loc[runs["level"] == level, "median_mhz"].median() for level in frame.levels}
         said.append(", ".join(f"{clean_text(one)} {format_mhz([mhz])}" for one, mhz in clocks.items() if mhz == mhz))
     for name, unit in (("temperature_c", "\N{DEGREE SIGN}C"), ("power_w", "W")):
         if name in shown:

@@ -25,6 +25,7 @@ class CardTraces:
             (heat, power brake or HW slowdown) and `capped` (software power cap), NaN where no reasons were read.
         why_missing: column of `CARD_COLUMNS` to why runs have none of it, the most common reason; without it, all have.
         least_s, greatest_s: lengths of the loads.
+        median_mhz: run to the median of its SM clock over all its samples, MHz, where it was read.
 
     """
 
@@ -32,6 +33,7 @@ class CardTraces:
     why_missing: dict[str, str]
     least_s: float
     greatest_s: float
+    median_mhz: dict[str, float]
 
 
 def trace_card(runs: Iterable[Run]) -> CardTraces:
@@ -47,7 +49,8 @@ def trace_card(runs: Iterable[Run]) -> CardTraces:
         samples[name] = np.concatenate([trace.points[place] for _, trace, _ in seen]) if seen else None
     why = {name: counter.most_common(1)[0][0] for name, counter in reasons.items() if counter}
     lengths_s = [trace.duration_s for _, trace, _ in seen if trace.duration_s is not None]
-    return CardTraces(samples, why, min(lengths_s, default=0.0), max(lengths_s, default=0.0))
+    clocks_mhz = {run.run_id: trace.median_mhz for run, trace, _ in seen if trace.median_mhz is not None}
+    return CardTraces(samples, why, min(lengths_s, default=0.0), max(lengths_s, default=0.0), clocks_mhz)
 
 
 def spread_requests(runs: Iterable[Run]) -> pd.DataFrame:
