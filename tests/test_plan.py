@@ -2,13 +2,15 @@ import pytest
 
 from study.design.levels import Level
 from study.design.parameters import make_parameters
-from study.design.plan import describe_plan, make_plan
+from study.design.plan import FIRST_START_S, describe_plan, make_plan
 
 LEVELS = (
     Level(name="default", fills_caches=True),
     Level(name="O3", fills_caches=True, warmed_by=("default",)),
     Level(name="O0", run_length_factor=6),
 )
+
+STARTS = {"study": "s", "model": "m", "measure": "start", "seeds": [1, 2]}
 
 
 def plan_of(**values):
@@ -90,6 +92,22 @@ def test_a_soak_is_planned_up_to_its_deadline_ahead_of_every_run():
     cpu, _ = plan_of(**{**throttled, "device": "cpu"}, throttle="soak")
     cooled, _ = plan_of(seeds=[1], cool_deadline_s=100, device="cpu")
     assert cpu.estimate_s() == pytest.approx(cooled.estimate_s())
+
+
+def test_every_cold_start_is_planned_as_long_as_a_first_one():
+    # Seen on one H200: default 224 s cold and 69 s warm, O0 186 s with cold kernels: every cache is filled again.
+    launches = make_plan(make_parameters({**STARTS, "cache": "cold"}), LEVELS)
+    assert {launches.estimates_s[one.key] for one in launches.measured} == {FIRST_START_S["cuda"] + 20.0}
+    seen = {"default": 230.0, "O0": 150.0, "O3": 230.0}
+    assert make_plan(make_parameters({**STARTS, "cache": "cold"}), LEVELS, seen).estimate_s() == 2 * (230 + 150 + 230)
+
+
+def test_the_first_start_on_a_machine_is_planned_as_a_cold_one_unless_it_was_seen():
+    warm = make_parameters({**STARTS, "cache": "warm"})
+    first = make_plan(warm, LEVELS).launches[0]
+    assert first.fills_caches
+    assert make_plan(warm, LEVELS).estimates_s[first.key] == FIRST_START_S["cuda"] + 20.0
+    assert make_plan(warm, LEVELS, {"fill-default": 60.0}).estimates_s[first.key] == 60.0
 
 
 def test_the_plan_reads_as_text():

@@ -94,11 +94,9 @@ def make_plan(parameters: Parameters, levels: Collection[Level], seen_s: Mapping
     else:
         launches += _block(parameters, levels, parameters.seeds[0], tuple(parameters.seeds))
     estimates = {launch.key: _estimate_s(parameters, launch, seen_s or {}) for launch in launches}
-    if launches:
-        first = launches[0]
-        estimates[first.key] += (FIRST_START_S[parameters.device] - START_S[parameters.device]) * (
-            first.key not in (seen_s or {})
-        )
+    later_s = FIRST_START_S[parameters.device] - START_S[parameters.device]
+    for launch in launches if parameters.cache == "cold" else launches[:1]:
+        estimates[launch.key] += later_s * (_seen_name(launch) not in (seen_s or {}))
     return Plan(tuple(launches), estimates)
 
 
@@ -131,15 +129,19 @@ def _block(
 
 def _estimate_s(parameters: Parameters, launch: PlannedLaunch, seen_s: Mapping[str, float]) -> float:
     """Seconds of one launch: as seen, or start, stop and canary, and a warm-up wave and the waves of each run."""
-    name = f"fill-{launch.level.name}" if launch.fills_caches else launch.level.name
-    if name in seen_s:
-        return seen_s[name]
+    if _seen_name(launch) in seen_s:
+        return seen_s[_seen_name(launch)]
     device = parameters.device
     slow = launch.level.run_length_factor > 1
     wave_s = parameters.output_tokens * (HOST_LAUNCHED_TOKEN_S if slow else TOKEN_S)[device]
     least_s = parameters.min_run_s * launch.level.run_length_factor
     run_s = _soak_s(parameters) + wave_s + max(parameters.waves * wave_s, least_s + wave_s / 2)
     return START_S[device] + STOP_AND_CANARY_S[device] + len(launch.runs) * run_s
+
+
+def _seen_name(launch: PlannedLaunch) -> str:
+    """Return by which name a launch's seconds are kept in what was seen."""
+    return f"fill-{launch.level.name}" if launch.fills_caches else launch.level.name
 
 
 def _soak_s(parameters: Parameters) -> float:
