@@ -2,13 +2,13 @@
 
 import pytest
 from edition_study import make_root, write_study
-from make_records import make_gate
+from make_records import make_gate, make_study
 from test_findings import Card, throttled_card
 
 from study.analyze.findings import find
 from study.analyze.findings_parts import Throttling
 from study.analyze.recommend import headline, recommend
-from study.analyze.throttling_words import say_throttling
+from study.analyze.throttling_words import say_never_throttled, say_throttling
 from study.publish.edition import write_edition
 from study.publish.study_view import NOT_THROTTLED, ViewOptions, read_view
 from study.publish.versus_side import read_side
@@ -127,3 +127,14 @@ def test_the_page_says_it_in_the_section_of_the_session(root):
     section = text.split("## Throttled session")[1].split("## Reading")[0]
     assert "This session was asked to be throttled and was not: 0 of 12 runs were throttled, after" in section
     assert "| 1 | default | 0 of 3 | 2,040 MHz | 60 \N{DEGREE SIGN}C |" in section
+
+
+def test_runs_that_count_keep_every_question_though_others_were_not_throttled():
+    card = throttled_card(210.0).study()
+    cool = throttled_card(1900.0).study()
+    runs = [other if one.block == 1 else one for one, other in zip(card.runs, cool.runs, strict=True)]
+    found = find(make_study(card.launches, runs))
+    assert not found.throttling.reached
+    assert found.runs["counts"].any()
+    assert say_never_throttled(found) == ""
+    assert "asked to be throttled" not in headline(found)

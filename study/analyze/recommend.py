@@ -39,7 +39,7 @@ from study.analyze.recommend_words import (
     units_to_go,
 )
 from study.analyze.stats_power import FULL_BLOCKS, LEAST_BLOCKS
-from study.analyze.throttling_words import THROTTLED_EVIDENCE, never_throttled, say_throttling
+from study.analyze.throttling_words import THROTTLED_EVIDENCE, say_never_throttled
 from study.analyze.validity import HOST_BOUND_STEP_RATIO
 
 REHEARSAL = "A rehearsal on the CPU backend: it shows the path and is no result."
@@ -135,7 +135,7 @@ WHY = (
         "not_measured",
         _say_why_unknown,
         enough=lambda case: THROTTLED_EVIDENCE
-        if never_throttled(case.findings)
+        if say_never_throttled(case.findings)
         else "power at rest and under load, read on a card",
     ),
     Rule(
@@ -298,7 +298,7 @@ def _say_no_cost(case: Case) -> str:
     kinds = {"undecided": case.having(Standing.UNDECIDED), "too few blocks": case.having(Standing.FEW)}
     reasons = [f"{words} ({listed([pair.level for pair in pairs])})" for words, pairs in kinds.items() if pairs]
     reason = case.findings.comparison_reason or listed(reasons)
-    if case.findings.throttling is not None and never_throttled(case.findings):
-        reason = f"the session was {say_throttling(case.findings.throttling)}"
+    if missed := say_never_throttled(case.findings):
+        reason = f"the session was {missed}"
     enough = f" Enough would be {advice.enough}." if advice.enough else ""
     return f"{_where(case.findings)}, not enough evidence for a cost: {reason}.{enough}"

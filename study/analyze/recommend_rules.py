@@ -14,7 +14,7 @@ from study.analyze.recommend_words import (
     number,
     some_users,
 )
-from study.analyze.throttling_words import THROTTLED_EVIDENCE, never_throttled, say_throttling
+from study.analyze.throttling_words import THROTTLED_EVIDENCE, say_never_throttled
 
 
 def everything(case: Case) -> list[Pair]:
@@ -48,8 +48,8 @@ def _name_failed(case: Case) -> list[str]:
 def _no_comparison(case: Case) -> list[str]:
     found = case.findings
     failed = _name_failed(case)
-    if found.throttling is not None and never_throttled(found):
-        return [f"The session was {say_throttling(found.throttling)}.", *failed]
+    if missed := say_never_throttled(found):
+        return [f"The session was {missed}.", *failed]
     return [f"No level was compared: {found.comparison_reason}.", *failed]
 
 
@@ -242,9 +242,9 @@ def _say_sessions(first: str) -> Callable[[Case], list[str]]:
 def _say_one_session(case: Case) -> list[str]:
     """Say that there is one kind of session alone, and which sessions were to be of the other kind and were not."""
     tried = [
-        f"The session of study {other.study} was {say_throttling(other.throttling)}."
+        f"The session of study {other.study} was {missed}."
         for other in (case.findings, *case.others)
-        if other.throttling is not None and never_throttled(other)
+        if (missed := say_never_throttled(other))
     ]
     return [f"This rests on a {case.findings.session or 'missing'} session alone.", *tried]
 

@@ -10,10 +10,12 @@ THROTTLED_EVIDENCE = "a session that shows throttling on evidence, with five blo
 """What would be enough where a session was never throttled."""
 
 
-def never_throttled(found: Findings) -> bool:
-    """Say whether a study has nothing to compare because it was asked to be throttled and has no evidence of it."""
+def say_never_throttled(found: Findings) -> str:
+    """Write `say_throttling` of a study of which no run counts, as it was to be throttled and was not; else nothing."""
     heat = found.throttling
-    return found.comparison is None and heat is not None and heat.asked and not heat.reached
+    if heat is None or not heat.asked or heat.reached or found.runs["counts"].any():
+        return ""
+    return say_throttling(heat)
 
 
 def say_throttling(found: Throttling) -> str:

@@ -8,7 +8,7 @@ from study.analyze.not_run import say_not_run
 from study.analyze.recommend import Advice
 from study.analyze.recommend_starts import starts_alone
 from study.analyze.switches_diff import diff_sets
-from study.analyze.throttling_words import never_throttled, say_throttled_in_cooled, say_throttling
+from study.analyze.throttling_words import say_never_throttled, say_throttled_in_cooled, say_throttling
 from study.publish import sheets
 from study.publish.card_use import list_card_use, list_reference, say_reference
 from study.publish.cards_part import list_across_cards, list_by_kind, list_sessions, say_kinds
@@ -300,7 +300,7 @@ def _decide(one: Shown) -> Block:
         pictures = (one.picture("served"),) if one.view.found.break_evens else ()
         alone = ("Starts alone were measured, so only this can be asked.",)
         return Block(one.heading, alone, pictures=pictures, items=tuple(asked))
-    if never_throttled(one.view.found):
+    if say_never_throttled(one.view.found):
         tried = list_items([advice for advice in one.advice if advice.key in ("restart_often", "session_kind")])
         return Block(one.heading, ("No run counts, so only this can be asked.",), items=tuple(tried))
     items = list_items(one.advice)
