@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from study.design.counting import format_counted
-from study.design.plan import Plan, PlannedLaunch, PlannedRun
+from study.design.plan import Plan, PlannedLaunch, PlannedRun, seen_name
 from study.records import KILLED, LaunchRecord, RunRecord
 from study.store import StudyRecords
 
@@ -104,8 +104,7 @@ def seen_seconds(records: StudyRecords | None) -> dict[str, float]:
     seen: dict[str, list[float]] = defaultdict(list)
     for launch in records.launches if records else ():
         if launch.outcome.status == "ok" and launch.stopped_s is not None:
-            name = f"fill-{launch.level}" if launch.fills_caches else launch.level
-            seen[name].append(launch.stopped_s - launch.spawn_s)
+            seen[seen_name(launch.level, launch.fills_caches)].append(launch.stopped_s - launch.spawn_s)
     return {name: median(values) for name, values in seen.items()}
 
 
@@ -124,6 +123,11 @@ class Tally:
     runs: int = 0
     failed: int = 0
     left: int = 0
+
+    @property
+    def recorded(self) -> str:
+        """What was recorded, in words: `1 launch and 2 runs`."""
+        return f"{format_counted(self.launches, 'launch')} and {format_counted(self.runs, 'run')}"
 
 
 class Reporter:
@@ -170,8 +174,7 @@ class Reporter:
         ended_early = why is not None
         if why is None:
             why = "the plan is complete" if not left else "the time limit came; the same command goes on"
-        recorded = f"{format_counted(tally.launches, 'launch')} and {format_counted(tally.runs, 'run')} recorded now"
-        self._say("end", f"{recorded}, {tally.failed} failed; {why}")
+        self._say("end", f"{tally.recorded} recorded now, {tally.failed} failed; {why}")
         return 1 if ended_early or (tally.failed and not (tally.launches + tally.runs - tally.failed)) else 0
 
     def _say(self, event: str, message: str) -> None:

@@ -93,10 +93,10 @@ def make_plan(parameters: Parameters, levels: Collection[Level], seen_s: Mapping
             launches += _block(parameters, levels, block, (block,))
     else:
         launches += _block(parameters, levels, parameters.seeds[0], tuple(parameters.seeds))
-    estimates = {launch.key: _estimate_s(parameters, launch, seen_s or {}) for launch in launches}
-    later_s = FIRST_START_S[parameters.device] - START_S[parameters.device]
-    for launch in launches if parameters.cache == "cold" else launches[:1]:
-        estimates[launch.key] += later_s * (_seen_name(launch) not in (seen_s or {}))
+    estimates: dict[str, float] = {}
+    for launch in launches:
+        fills = parameters.cache == "cold" or not estimates
+        estimates[launch.key] = _estimate_s(parameters, launch, seen_s or {}, FIRST_START_S if fills else START_S)
     return Plan(tuple(launches), estimates)
 
 
@@ -127,21 +127,24 @@ def _block(
     ]
 
 
-def _estimate_s(parameters: Parameters, launch: PlannedLaunch, seen_s: Mapping[str, float]) -> float:
+def _estimate_s(
+    parameters: Parameters, launch: PlannedLaunch, seen_s: Mapping[str, float], start_s: Mapping[str, float]
+) -> float:
     """Seconds of one launch: as seen, or start, stop and canary, and a warm-up wave and the waves of each run."""
-    if _seen_name(launch) in seen_s:
-        return seen_s[_seen_name(launch)]
+    name = seen_name(launch.level.name, launch.fills_caches)
+    if name in seen_s:
+        return seen_s[name]
     device = parameters.device
     slow = launch.level.run_length_factor > 1
     wave_s = parameters.output_tokens * (HOST_LAUNCHED_TOKEN_S if slow else TOKEN_S)[device]
     least_s = parameters.min_run_s * launch.level.run_length_factor
     run_s = _soak_s(parameters) + wave_s + max(parameters.waves * wave_s, least_s + wave_s / 2)
-    return START_S[device] + STOP_AND_CANARY_S[device] + len(launch.runs) * run_s
+    return start_s[device] + STOP_AND_CANARY_S[device] + len(launch.runs) * run_s
 
 
-def _seen_name(launch: PlannedLaunch) -> str:
-    """Return by which name a launch's seconds are kept in what was seen."""
-    return f"fill-{launch.level.name}" if launch.fills_caches else launch.level.name
+def seen_name(level: str, fills_caches: bool) -> str:
+    """Return by which name the seconds of a level's launches are kept in what was seen: `O0` or `fill-O0`."""
+    return f"fill-{level}" if fills_caches else level
 
 
 def _soak_s(parameters: Parameters) -> float:

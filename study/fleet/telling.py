@@ -60,8 +60,7 @@ class FleetReporter:
         if why is None:
             numbers = ", ".join(str(block.number) for block in left)
             why = f"blocks {numbers} are left; the same command goes on" if left else "every block is complete"
-        came = f"{format_counted(tally.launches, 'launch')} and {format_counted(tally.runs, 'run')} came back"
-        self.say("end", f"{came}, {tally.failed} failed; {why}")
+        self.say("end", f"{tally.recorded} came back, {tally.failed} failed; {why}")
         return 1 if ended_early or (tally.failed and not (tally.launches + tally.runs - tally.failed)) else 0
 
     def say(self, event: str, message: str) -> None:
