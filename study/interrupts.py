@@ -1,6 +1,7 @@
 """Ctrl-C, noted: an import of a C extension that it falls into makes an ImportError of it."""
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -19,14 +20,12 @@ def noted_interrupts() -> Iterator[list[int]]:
         noted.append(number)
         raise KeyboardInterrupt
 
-    try:
-        ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        if ours:
-            signal.signal(signal.SIGINT, note)
-    except ValueError:
-        ours = False
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield noted
+        return
+    signal.signal(signal.SIGINT, note)
     try:
         yield noted
     finally:
-        if ours:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -132,8 +132,7 @@ class StudyView:
 
         What the card did in them is the outcome of a session that has nothing else to show.
         """
-        left_out = {one.run.run_id for one in self.judged if one.left_out == ("not_throttled",)}
-        return [run for run in self.records.runs if run.run_id in left_out]
+        return [one.run for one in self.judged if one.left_out == ("not_throttled",)]
 
     def _parts_beside(self, others: Sequence["StudyView"]) -> tuple[LevelParts, ...]:
         """Return its parts of starts and those of the studies after it, so that an edition shows each figure once."""
