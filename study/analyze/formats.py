@@ -81,6 +81,19 @@ def format_model(comparable: Mapping[str, object]) -> str:
     return f"{name} with random weights" if comparable.get("load_format") == "dummy" else name
 
 
+def format_ends(least: str, greatest: str) -> str:
+    """Write two ends, each with its unit, as `44.9 to 85.3 s`, or as one where they are written alike."""
+    if least == greatest:
+        return least
+    _, space, unit = greatest.partition(" ")
+    return f"{least.removesuffix(space + unit)} to {greatest}"
+
+
+def capitalised(text: str) -> str:
+    """Return text as a sentence begins; `str.capitalize` would lower the rest."""
+    return text[0].upper() + text[1:]
+
+
 def listed(items: Sequence[str]) -> str:
     """Join items: `a, b and c`."""
     return " and ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)

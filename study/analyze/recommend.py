@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from study.analyze.compare_types import Pair
 from study.analyze.findings import Findings
 from study.analyze.findings_parts import HostBound
-from study.analyze.formats import format_model, format_ms, format_users, listed
+from study.analyze.formats import capitalised, format_model, format_ms, format_users, listed
 from study.analyze.recommend_case import (
     DECIDED,
     Case,
@@ -253,7 +253,7 @@ def _say_costs(case: Case, decided: Sequence[Pair]) -> str:
     notes = dict.fromkeys(_note(pair) for pair in pairs[:NAMED_IN_HEADLINE])
     if len(notes) == 1:
         note = next(iter(notes))
-        shared = f" {note[0].upper()}{note[1:]}." if note else ""
+        shared = f" {capitalised(note)}." if note else ""
     else:
         costs = [f"{cost}{note and f', {note}'}" for cost, note in zip(costs, map(_note, pairs), strict=False)]
         shared = ""

@@ -12,6 +12,7 @@ from study.analyze import stats, stats_power
 from study.analyze.breakeven import StartAndSpeed, find_break_even
 from study.analyze.findings import Findings
 from study.analyze.findings_parts import BreakEvenAt, StartGain
+from study.analyze.formats import capitalised
 from study.analyze.recommend_case import Case, Figure, Rule, figure_of
 from study.analyze.recommend_words import (
     counted,
@@ -207,7 +208,7 @@ def _say_cold_and_joined(case: Case) -> list[str]:
     found = case.findings.break_evens
     cold = [at for at in found if at.cache == "cold"] if any(at.cache == "warm" for at in found) else []
     notes = dict.fromkeys("; ".join(at.notes) for at in found if at.notes)
-    return [*describe_leads(cold), *(f"{text[0].upper()}{text[1:]}." for text in notes)]
+    return [*describe_leads(cold), *(f"{capitalised(text)}." for text in notes)]
 
 
 def _say_gains(first: str) -> Callable[[Case], list[str]]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from study.analyze.breakeven import BreakEven, Regime
 from study.analyze.compare_types import Pair, Pairing, Verdict
 from study.analyze.findings_parts import BreakEvenAt, StartGain
-from study.analyze.formats import format_users
+from study.analyze.formats import capitalised, format_users
 from study.analyze.stats import Estimate
 from study.analyze.stats_power import FULL_BLOCKS, LEAST_BLOCKS
 from study.design.counting import format_counted, plural
@@ -146,7 +146,7 @@ def describe_pair(pair: Pair, margin: float) -> str:
     if pair.outlook is None:
         behind = f"the difference is {number(effect.point)} percent {interval(effect, 'percent')}"
         said = f"not enough evidence on {pair.level} against {pair.default}"
-        return f"{at}{said if at else said[0].upper() + said[1:]}: {behind}; enough would be {missing_units(pair)}."
+        return f"{at}{said if at else capitalised(said)}: {behind}; enough would be {missing_units(pair)}."
     if pair.verdict is Verdict.UNDECIDED:
         return f"{at}{text}; {what_decides(pair)}."
     return f"{at}{text}{preliminary(effect.n, pair.pairing.unit) if pair.preliminary else ''}."
@@ -207,7 +207,8 @@ def _describe_together(gains: Sequence[StartGain]) -> str:
     default = gains[0].default
     said: list[str] = []
     for gain in sorted(gains, key=lambda one: one.gain_s.contains(0.0)):
-        ends = f"{'' if said else f'{_confidence(gain.gain_s)} interval of the gain '}{span(gain.gain_s, 's')}"
+        what = "" if said else f"{_confidence(gain.gain_s)} interval of the gain "
+        ends = f"{what}{span(gain.gain_s, 's')}"
         if gain.gain_s.contains(0.0):
             said.append(f"{gain.level} is not told apart from {default} ({_how_much_sooner(gain)}; {ends})")
         else:

@@ -4,10 +4,13 @@ from collections.abc import Sequence
 
 from study.analyze.findings import Findings
 from study.analyze.findings_parts import Throttling
+from study.analyze.formats import format_ends
 from study.design.counting import format_counted
 
 THROTTLED_EVIDENCE = "a session that shows throttling on evidence, with five blocks of it"
 """What would be enough where a session was never throttled."""
+
+CELSIUS = "\N{DEGREE SIGN}C"
 
 
 def say_never_throttled(found: Findings) -> str:
@@ -50,13 +53,11 @@ def _say_soaks(found: Throttling) -> str:
     """Say how long the card was kept under load before the runs, and how warm that made it."""
     if not found.soaks:
         return ""
-    length = _span([gate.waited_s for gate in found.soaks])
+    length = _span([gate.waited_s for gate in found.soaks], "s")
     known_c = [gate.temperature_c for gate in found.soaks if gate.temperature_c is not None]
-    ended = f", which ended at {_span(known_c)} \N{DEGREE SIGN}C" if known_c else ""
-    return f", after {length} s under load before each{ended}"
+    ended = f", which ended at {_span(known_c, CELSIUS)}" if known_c else ""
+    return f", after {length} under load before each{ended}"
 
 
-def _span(values: Sequence[float]) -> str:
-    """Write the least and the greatest value, or the one that all share when written."""
-    least, greatest = f"{min(values):.0f}", f"{max(values):.0f}"
-    return least if least == greatest else f"{least} to {greatest}"
+def _span(values: Sequence[float], unit: str) -> str:
+    return format_ends(f"{min(values):.0f} {unit}", f"{max(values):.0f} {unit}")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from study.analyze.compare_types import AaCheck, Pair, RangeRule
 from study.analyze.findings import Findings
-from study.analyze.formats import MISSING, format_ms, format_percent
+from study.analyze.formats import MISSING, format_ends, format_ms, format_percent
 from study.design.counting import format_counted
 from study.publish.sheets import Sheet
 from study.publish.wording import say_interval, say_users, say_verdict
@@ -79,8 +79,7 @@ def _say_ranges(rule: RangeRule | None) -> str:
 
 
 def _say_range(ends: tuple[float, float]) -> str:
-    low, high = (format_ms([end]) for end in ends)
-    return low if low == high else f"{low.removesuffix(' ms')} to {high}"
+    return format_ends(*(format_ms([end]) for end in ends))
 
 
 def _say_rule(rule: RangeRule | None) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from study.analyze.findings import Findings
+from study.analyze.formats import capitalised
 from study.analyze.not_run import say_not_run
 from study.analyze.recommend import Advice
 from study.analyze.recommend_starts import starts_alone
@@ -239,8 +240,7 @@ def _session_block(one: Shown, kind: str) -> Block:
         if heat is not None and not heat.reached:
             warnings.append(f"This session was {say_throttling(heat)}.")
     elif heat is not None and heat.throttled:
-        said = say_throttled_in_cooled(heat)
-        warnings.append(f"{said[0].upper()}{said[1:]}.")
+        warnings.append(f"{capitalised(say_throttled_in_cooled(heat))}.")
     warnings += [
         f"No figure of level {level}: {clean_text(why, LONGEST_CELL)}" for level, why in found.failed_levels.items()
     ]

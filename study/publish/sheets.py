@@ -13,7 +13,7 @@ import pandas as pd
 from pandas.io.formats.style import Styler
 
 from study.analyze.findings import Findings
-from study.analyze.formats import MISSING, format_count, format_mhz, format_ms, format_seconds
+from study.analyze.formats import MISSING, format_count, format_ends, format_mhz, format_ms, format_seconds
 from study.design.counting import format_counted
 from study.publish.plain_text import clean_text
 from study.publish.start_parts import LevelParts
@@ -135,10 +135,10 @@ def list_starts(found: Findings) -> Sheet:
             str(row["cache"] or MISSING),
             format_count(row["n"]),
             format_seconds(row["median_s"], 1),
-            _span(format_seconds(row["least_s"], 1), format_seconds(row["greatest_s"], 1)),
+            format_ends(format_seconds(row["least_s"], 1), format_seconds(row["greatest_s"], 1)),
             _say_difference(row),
             format_seconds(row["to_first_token_s"]),
-            _span(format_count(row["kv_cache_blocks_least"]), format_count(row["kv_cache_blocks_greatest"])),
+            format_ends(format_count(row["kv_cache_blocks_least"]), format_count(row["kv_cache_blocks_greatest"])),
             f"{row['failed']}: {row['reason']}" if row["failed"] else str(row["reason"] or "0"),
         )
         for row in table
@@ -177,26 +177,18 @@ def _first_request_row(row: Row) -> tuple[str, ...]:
         str(row["level"]),
         str(row["cache"]),
         _times(row["times_median"]) if row["n"] else f"not known: {row['reason']}",
-        _span(_times(row["times_least"]), _times(row["times_greatest"])),
+        format_ends(_times(row["times_least"]), _times(row["times_greatest"])),
         format_count(row["n"]),
         row["at_users"] or MISSING,
         waves if row["n"] else MISSING,
         format_seconds(row["to_first_token_s"]) if row["starts"] else f"not known: {row['token_reason']}",
-        _span(*(format_seconds(end) for end in token_ends)),
+        format_ends(*(format_seconds(end) for end in token_ends)),
         format_count(row["starts"]),
     )
 
 
 def _times(ratio: float | None) -> str:
     return MISSING if ratio is None else f"{ratio:.2f} x as long"
-
-
-def _span(least: str, greatest: str) -> str:
-    """Write two ends as `44.9 to 85.3 s`, or as one where they are written alike."""
-    if least == greatest:
-        return least
-    unit = greatest[greatest.find(" ") :] if " " in greatest else ""
-    return f"{least.removesuffix(unit)} to {greatest}"
 
 
 def list_parts(parts: Sequence[LevelParts]) -> Sheet:

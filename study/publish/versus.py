@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from study.analyze.formats import MISSING, format_ms
+from study.analyze.formats import MISSING, capitalised, format_ms
 from study.analyze.versus_types import Beside, Cell, Part, Row, SettingPair, Side, Versus
 from study.design.counting import format_counted
 from study.errors import InputError
@@ -92,7 +92,7 @@ def _lay_out_parts(one: Beside) -> Iterator[Block]:
     yield Heading(2, f"A {one.a.name} beside B {one.b.name}")
     names = ", ".join(one.a.cards) or "no card", ", ".join(one.b.cards) or "no card"
     cards = names[0] if names[0] == names[1] else " and ".join(names)
-    yield f"{one.cards[0].upper()}{one.cards[1:]} ({cards}). {ONE_CARD if one.cards.same else NO_IMPORT}"
+    yield f"{capitalised(one.cards)} ({cards}). {ONE_CARD if one.cards.same else NO_IMPORT}"
     if one.same_records:
         yield Warn(f"Both sides rest on the records of {one.a.name}: what holds on both is one finding, not two.")
     for name, part in (("A", one.a), ("B", one.b)):

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from study.analyze.compare_types import Verdict
-from study.analyze.formats import MISSING, format_users
+from study.analyze.formats import MISSING, format_ends, format_users
 from study.analyze.switches import CUDAGRAPH_MODES, MODES
 from study.analyze.versus_types import Beside, Claim, Cost, Outcome, Part, Says, SettingPair, Stance
 from study.design.counting import format_counted
@@ -134,7 +134,7 @@ def _say_one(says: Says, part: Part, level: str) -> str:
         return f"{say_interval(first.effect_percent)} overall, {_say_verdict(first)}"
     points = sorted(cost.point_percent for cost in says.costs if cost.point_percent is not None)
     least, greatest = say_percent(points[0]), say_percent(points[-1])
-    text = f"{least} percent" if least == greatest else f"{least} to {greatest} percent"
+    text = format_ends(f"{least} percent", f"{greatest} percent")
     if part.published:
         return f"{text} of published medians"
     counts = sorted(says.costs, key=lambda cost: 0 if cost.effect_percent is None else cost.effect_percent.n)
