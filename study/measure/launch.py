@@ -14,6 +14,7 @@ from typing import Any, Literal
 from study.design.plan import PlannedLaunch
 from study.errors import InputError, ServerError, StudyError
 from study.measure.ahead import first_job
+from study.measure.caches import cold_environment, told_caches
 from study.measure.canary import run_canary
 from study.measure.deaths import KilledError, find_death
 from study.measure.ending import Interrupted
@@ -32,13 +33,6 @@ from study.records import ASKED_TO_END, Canary, LaunchRecord, Outcome
 
 CANARY_TIMEOUT_S = 180.0
 CANARY_HASTE_S = 30.0
-COLD_CACHES = {
-    "VLLM_CACHE_ROOT": "vLLM: torch.compile, AOT, FlashInfer autotuning, DeepGEMM",
-    "TRITON_CACHE_DIR": "Triton kernels",
-    "FLASHINFER_WORKSPACE_BASE": "FlashInfer modules",
-    "CUDA_CACHE_PATH": "CUDA driver's compute cache",
-    "TORCHINDUCTOR_CACHE_DIR": "inductor",
-}
 
 
 NULL_AT_FIRST = (
@@ -254,9 +248,7 @@ class Launch:
     def _spec(self) -> ServerSpec:
         setting = self.setting
         level = self.planned.level
-        caches: dict[str, str] = {}
-        if setting.parameters.cache == "cold":
-            caches = {name: str(self.folder.path / name.lower()) for name in COLD_CACHES}
+        caches = cold_environment(self.folder.path) if setting.parameters.cache == "cold" else {}
         environment = {**caches, **level.environment}
         private = {name: value for name, value in self.folder.server_environment.items() if name not in environment}
         return ServerSpec(
@@ -274,7 +266,6 @@ class Launch:
         """Everything that is known before the server starts; the rest is null until it is."""
         setting, planned = self.setting, self.planned
         parameters = setting.parameters
-        cold = parameters.cache == "cold"
         spec = self._spec()
         return {
             "study": parameters.study,
@@ -293,8 +284,7 @@ class Launch:
             "command": [self._plain(part) for part in command_of(spec, 0)],
             "expect": planned.level.expect,
             "cache": parameters.cache,
-            "cache_emptied": list(COLD_CACHES.values()) if cold else [],
-            "cache_not_emptied": ["page cache of the operating system"] if cold else [],
+            **told_caches(parameters.cache, planned.level.environment),
             "spawn_unix_s": time.time(),
             "spawn_s": time.monotonic(),
             "log": self.log.name,
