@@ -9,6 +9,7 @@ from study.analyze.findings import find
 from study.analyze.findings_parts import StartGain
 from study.analyze.formats import listed
 from study.analyze.recommend import QUESTIONS, REHEARSAL, headline, recommend
+from study.analyze.recommend_starts import complete_starts
 from study.analyze.recommend_words import describe_gain, describe_gains, lifetime, number, percent
 from study.analyze.stats import Estimate
 from study.design.parameters import fingerprint
@@ -177,6 +178,47 @@ def test_gains_of_other_blocks_or_caches_or_without_an_interval_stand_alone():
     together, *alone = describe_gains([*alike, *others])
     assert together.endswith("eager starts 14.0 s sooner than default (5.1 to 22.9 s) (five blocks).")
     assert alone == [describe_gain(gain) for gain in others]
+
+
+def test_gains_in_too_few_blocks_are_one_sentence_with_what_is_missing_once():
+    gains = [
+        start_gain("O0", 61.5, None, None, n=2, cache="cold", reason="2 blocks"),
+        start_gain("eager", 193.1, None, None, n=2, cache="cold", reason="2 blocks"),
+        start_gain("O3", -3.0, None, None, n=2, cache="cold", reason="2 blocks"),
+    ]
+    assert describe_gains(gains) == [
+        "With cold caches eager starts 193 s sooner than default, O0 61.5 s sooner, O3 3.0 s later (two blocks); "
+        "enough would be one more block for a preliminary verdict, three for a full one."
+    ]
+
+
+COLD = {**COMPARABLE, "cache": "cold", "input_tokens": 1}
+COLD_START = {"default": 239.0, "O0": 178.0, "eager": 46.0}
+
+
+def cold_starts(levels=tuple(COLD_START), blocks=3):
+    starts_s = {level: COLD_START[level] for level in levels}
+    return find(Card({}, starts_s, blocks=blocks, cache="cold", comparable=COLD).study())
+
+
+def test_a_cold_start_that_leaves_building_kernels_to_its_first_requests_says_so():
+    # vllm/config/vllm.py: enforce_eager sets enable_jit_warmup=False; -O0 keeps it (H200: 46 s against 178 s).
+    unwarmed = (
+        "eager resolved without the JIT kernel warm-up: with cold caches its first requests build the kernels that "
+        "default builds before it is ready, and no start or token time here counts that."
+    )
+    for blocks in (2, 3):
+        assert headline(cold_starts(blocks=blocks)).endswith(unwarmed)
+        assert unwarmed in advise(cold_starts(blocks=blocks))["restart_often"].sentences
+    assert "JIT kernel warm-up" not in headline(cold_starts(["default", "O0"]))
+    assert "with cold caches its first requests" not in headline(starts_alone())
+
+
+def test_cold_starts_beside_warm_ones_say_it_too():
+    tpot_ms = {level: {1: ms} for level, ms in (("default", 5.14), ("eager", 34.9))}
+    speed = find(Card(tpot_ms, {"default": 41.0, "eager": 27.0}).study())
+    said = text_of(advise(complete_starts(speed, [cold_starts()]))["restart_often"])
+    assert said.count("no start or token time here counts that") == 1
 
 
 def test_parts_are_told_by_what_they_resolved_to_not_by_name():

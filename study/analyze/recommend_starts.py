@@ -12,7 +12,7 @@ from study.analyze import stats, stats_power
 from study.analyze.breakeven import StartAndSpeed, find_break_even
 from study.analyze.findings import Findings
 from study.analyze.findings_parts import BreakEvenAt, StartGain
-from study.analyze.formats import capitalised
+from study.analyze.formats import capitalised, listed
 from study.analyze.recommend_case import Case, Figure, Rule, figure_of
 from study.analyze.recommend_words import (
     counted,
@@ -132,7 +132,23 @@ def say_starts(found: Findings, where: str) -> str:
         said.append(f"with {cache} caches {', '.join(each)}")
     gains = describe_gains(gain for gain in found.start_gains if not gain.reason)
     few = "" if gains else " In too few blocks to tell levels apart: three are preliminary, five earn a verdict."
-    return f"{where}, from spawn to first token: {'; '.join(said)}.{few}{''.join(f' {gain}' for gain in gains)}"
+    told = [*gains, *say_unwarmed(found)]
+    return f"{where}, from spawn to first token: {'; '.join(said)}.{few}{''.join(f' {text}' for text in told)}"
+
+
+def say_unwarmed(found: Findings) -> list[str]:
+    """Say which cold starts are short because a level leaves building kernels to its first requests."""
+    resolved = found.level_table.dropna(subset=["jit_warmup"])
+    warms_up = {str(level): bool(on) for level, on in zip(resolved["level"], resolved["jit_warmup"], strict=True)}
+    cold = dict.fromkeys(gain.level for gain in found.start_gains if gain.cache == "cold")
+    left = [level for level in cold if not warms_up.get(level, True)]
+    if not left or not warms_up.get(found.default, False):
+        return []
+    whose = "its" if len(left) == 1 else "their"
+    return [
+        f"{listed(left)} resolved without the JIT kernel warm-up: with cold caches {whose} first requests build the "
+        f"kernels that {found.default} builds before it is ready, and no start or token time here counts that."
+    ]
 
 
 def complete_starts(findings: Findings, others: Sequence[Findings]) -> Findings:
@@ -208,11 +224,11 @@ def _say_cold_and_joined(case: Case) -> list[str]:
     found = case.findings.break_evens
     cold = [at for at in found if at.cache == "cold"] if any(at.cache == "warm" for at in found) else []
     notes = dict.fromkeys("; ".join(at.notes) for at in found if at.notes)
-    return [*describe_leads(cold), *(f"{capitalised(text)}." for text in notes)]
+    return [*say_unwarmed(case.findings), *describe_leads(cold), *(f"{capitalised(text)}." for text in notes)]
 
 
 def _say_gains(first: str) -> Callable[[Case], list[str]]:
-    return lambda case: [first, *describe_gains(case.findings.start_gains)]
+    return lambda case: [first, *describe_gains(case.findings.start_gains), *say_unwarmed(case.findings)]
 
 
 def _say_nothing(case: Case) -> list[str]:

@@ -193,11 +193,11 @@ def units_to_go(n: int, unit: str) -> str:
 
 
 def describe_gains(gains: Iterable[StartGain]) -> list[str]:
-    """Write `describe_gain` of each, in one sentence where caches, units and confidence are the same."""
+    """Write `describe_gain` of each, in one sentence where caches, units and confidence (or its lack) are the same."""
     groups: dict[tuple[str, ...], list[StartGain]] = {}
     for gain in gains:
-        alone = gain.level if gain.reason else ""
-        shared = (gain.cache, gain.default, gain.gain_s.unit, str(gain.gain_s.n), _confidence(gain.gain_s), alone)
+        judged = "" if gain.reason else _confidence(gain.gain_s)
+        shared = (gain.cache, gain.default, gain.gain_s.unit, str(gain.gain_s.n), judged)
         groups.setdefault(shared, []).append(gain)
     return [_describe_together(group) if len(group) > 1 else describe_gain(group[0]) for group in groups.values()]
 
@@ -205,6 +205,10 @@ def describe_gains(gains: Iterable[StartGain]) -> list[str]:
 def _describe_together(gains: Sequence[StartGain]) -> str:
     """Write several levels' gains over the same number of units: those that are told apart from the default first."""
     default = gains[0].default
+    if gains[0].reason:
+        first, *rest = sorted(gains, key=lambda one: one.gain_s.point, reverse=True)
+        levels = ", ".join(f"{gain.level} {_how_much_sooner(gain)}" for gain in rest)
+        return f"{_begin_gain(first)}, {levels}{_not_judged(first)}."
     said: list[str] = []
     for gain in sorted(gains, key=lambda one: one.gain_s.contains(0.0)):
         what = "" if said else f"{_confidence(gain.gain_s)} interval of the gain "
@@ -224,14 +228,22 @@ def _how_much_sooner(gain: StartGain) -> str:
 
 def describe_gain(gain: StartGain) -> str:
     """Write by how much a level starts sooner or later than the default."""
-    said = f"With {gain.cache} caches {gain.level} starts {_how_much_sooner(gain)} than {gain.default}"
+    said = _begin_gain(gain)
     if gain.reason:
-        needed = units_to_go(gain.gain_s.n, gain.gain_s.unit)
-        return f"{said} ({counted(gain.gain_s.n, gain.gain_s.unit)}); enough would be {needed}."
+        return f"{said}{_not_judged(gain)}."
     told = "" if not gain.gain_s.contains(0.0) else ", so the starts are not told apart"
     late = f"{_confidence(gain.gain_s)} interval of the gain {span(gain.gain_s, 's')}"
     behind = counted(gain.gain_s.n, gain.gain_s.unit)
     return f"{said} ({late}, {behind}){told}{preliminary(gain.gain_s.n, gain.gain_s.unit)}."
+
+
+def _begin_gain(gain: StartGain) -> str:
+    return f"With {gain.cache} caches {gain.level} starts {_how_much_sooner(gain)} than {gain.default}"
+
+
+def _not_judged(gain: StartGain) -> str:
+    n, unit = gain.gain_s.n, gain.gain_s.unit
+    return f" ({counted(n, unit)}); enough would be {units_to_go(n, unit)}"
 
 
 def lead_s(result: BreakEven) -> float | None:

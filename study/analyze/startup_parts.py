@@ -1,14 +1,16 @@
 r"""Where the time of one start went: disjoint parts that add up to its wall time.
 
     spawn |imports and configuration|engine process up|weights|compile|memory profiling \ discarded capture|KV cache|
-          |JIT warm-up and autotuning \ named silences|capture|API up|ready|first token
+          |JIT warm-up and autotuning \ FlashInfer module build \ named silences|capture|API up|ready|first token
 
 A part is a figure of the log where vLLM prints one (laid so that it ends at its line's stamp), else the gap between two
-stamps, else the distance to a stamp of our own. A long silence inside a gap is a part of its own, named by the lines
-around it: vLLM prints no duration for FlashInfer's JIT build, for one. What no part claims is `unaccounted_s`. Log
-stamps are whole seconds, cut off; a figure may push a boundary later by up to one.
+stamps, else the distance to a stamp of our own. A long silence inside a gap is a part of its own: named by its cause
+where the line before it tells one (FlashInfer says that it builds a module, and prints no duration), else by the lines
+around it. What no part claims is `unaccounted_s`. Log stamps are whole seconds, cut off; a figure may push a boundary
+later by up to one.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -20,6 +22,8 @@ Source = Literal["log figure", "gap between stamps", "own stamp"]
 
 SILENCE_S = 10.0
 """A silence of this length is named as a part of its own; the shortest that matters beside a start of half a minute."""
+MODULE_BUILD = "FlashInfer module build"
+_BUILDS_MODULE = re.compile(r"Building JIT module \S")
 _STAMP_RESOLUTION_S = 1.0
 _NAME_CHARS = 60
 
@@ -138,7 +142,7 @@ class _Timeline:
         silent = self._silent_parts(self.cursor_s, end_s) if carve else []
         rest_s = end_s - self.cursor_s - sum(part.seconds for part in silent)
         self._add(name, rest_s, "gap between stamps", evidence)
-        self.parts += silent
+        self._add_silent(silent)
         self.cursor_s = end_s
 
     def lay_figure(self, name: str, seconds: float, end: Mark, *, lead: str | None = None) -> None:
@@ -148,7 +152,7 @@ class _Timeline:
         if lead is not None:
             self.lay_until(lead, begin_s, (f"until {seconds:g} s before: {end.text}",))
         else:
-            self.parts += self._silent_parts(self.cursor_s, begin_s)
+            self._add_silent(self._silent_parts(self.cursor_s, begin_s))
         room_s = end_s - begin_s
         laid_s = seconds if seconds <= room_s + _STAMP_RESOLUTION_S else room_s
         evidence = (end.text,) if laid_s == seconds else (end.text, f"the stamps leave {room_s:g} s for {seconds:g} s")
@@ -170,16 +174,19 @@ class _Timeline:
                 return
         self.parts.append(StartPart(name, round(seconds, 6), source, texts))
 
+    def _add_silent(self, parts: Iterable[StartPart]) -> None:
+        for part in parts:
+            self._add(part.name, part.seconds, part.source, part.evidence)
+
     def _silent_parts(self, begin_s: float, end_s: float) -> list[StartPart]:
         parts = []
         for silence in self.silences:
             from_s, to_s = self.clock.at(silence.before), self.clock.at(silence.after)
             inside_s = min(to_s, end_s) - max(from_s, begin_s)
             if inside_s >= self.silence_s:
-                name = f"silent after '{_short(silence.before.text)}', before '{_short(silence.after.text)}'"
                 note = f"{to_s - from_s:g} s between the stamps of these two lines"
                 evidence = (silence.before.text, silence.after.text, note)
-                parts.append(StartPart(name, round(inside_s, 6), "gap between stamps", evidence))
+                parts.append(StartPart(_name_silence(silence), round(inside_s, 6), "gap between stamps", evidence))
         return parts
 
 
@@ -244,6 +251,12 @@ def _own_parts_only(stamps: OwnStamps | None) -> StartParts:
         parts = (StartPart("first token", round(seconds, 6), "own stamp", ("own stamp: first token",)),)
     wall_s = known[-1] - stamps.spawn_s
     return StartParts(parts, round(wall_s, 6), round(wall_s - sum(part.seconds for part in parts), 6))
+
+
+def _name_silence(silence: Silence) -> str:
+    if _BUILDS_MODULE.search(silence.before.text):
+        return MODULE_BUILD
+    return f"silent after '{_short(silence.before.text)}', before '{_short(silence.after.text)}'"
 
 
 def _short(text: str) -> str:

@@ -19,6 +19,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from study.analyze.breakeven import Regime, StartAndSpeed
 from study.analyze.findings_parts import BreakEvenAt
 from study.analyze.formats import format_seconds
+from study.analyze.startup_parts import MODULE_BUILD
 from study.publish.level_marks import mark_level
 from study.publish.panels import Frame, add_legend, say_why_not, warn_of_rehearsal
 from study.publish.plain_text import clean_text
@@ -58,6 +59,7 @@ PART_LOOKS: Mapping[str, PartLook] = {
     "discarded capture": PartLook("#009e73", "xx"),
     "KV cache": PartLook("#cc79a7", ".."),
     "JIT warm-up and autotuning": PartLook("#a87900"),
+    MODULE_BUILD: PartLook("#a87900", "xx"),
     "capture": PartLook("#009e73"),
     "API up": PartLook("#3d94c9"),
     "after the last figure": PartLook("#3d94c9", "xx"),
