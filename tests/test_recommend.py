@@ -204,14 +204,14 @@ def cold_starts(levels=tuple(COLD_START), blocks=3):
 def test_a_cold_start_that_leaves_building_kernels_to_its_first_requests_says_so():
     # vllm/config/vllm.py: enforce_eager sets enable_jit_warmup=False; -O0 keeps it (H200: 46 s against 178 s).
     unwarmed = (
-        "eager resolved without the JIT kernel warm-up: with cold caches its first requests build the kernels that "
-        "default builds before it is ready, and no start or token time here counts that."
+        "A cold start of eager, resolved without the JIT kernel warm-up, leaves to its first requests the kernels that "
+        "default builds before it is ready; no start or token time here counts that."
     )
     for blocks in (2, 3):
         assert headline(cold_starts(blocks=blocks)).endswith(unwarmed)
         assert unwarmed in advise(cold_starts(blocks=blocks))["restart_often"].sentences
     assert "JIT kernel warm-up" not in headline(cold_starts(["default", "O0"]))
-    assert "with cold caches its first requests" not in headline(starts_alone())
+    assert "JIT kernel warm-up" not in headline(starts_alone())
 
 
 def test_cold_starts_beside_warm_ones_say_it_too():

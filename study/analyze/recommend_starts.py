@@ -144,10 +144,11 @@ def say_unwarmed(found: Findings) -> list[str]:
     left = [level for level in cold if not warms_up.get(level, True)]
     if not left or not warms_up.get(found.default, False):
         return []
-    whose = "its" if len(left) == 1 else "their"
+    one = len(left) == 1
+    start, leave, their = ("A cold start", "leaves", "its") if one else ("Cold starts", "leave", "their")
     return [
-        f"{listed(left)} resolved without the JIT kernel warm-up: with cold caches {whose} first requests build the "
-        f"kernels that {found.default} builds before it is ready, and no start or token time here counts that."
+        f"{start} of {listed(left)}, resolved without the JIT kernel warm-up, {leave} to {their} first requests the "
+        f"kernels that {found.default} builds before it is ready; no start or token time here counts that."
     ]
 
 
