@@ -10,7 +10,7 @@ from study.analyze.findings_parts import StartGain
 from study.analyze.formats import listed
 from study.analyze.recommend import QUESTIONS, REHEARSAL, headline, recommend
 from study.analyze.recommend_starts import complete_starts
-from study.analyze.recommend_words import describe_gain, describe_gains, lifetime, number, percent
+from study.analyze.recommend_words import describe_gain, describe_gains, describe_leads, lifetime, number, percent
 from study.analyze.stats import Estimate
 from study.design.parameters import fingerprint
 
@@ -219,6 +219,31 @@ def test_cold_starts_beside_warm_ones_say_it_too():
     speed = find(Card(tpot_ms, {"default": 41.0, "eager": 27.0}).study())
     said = text_of(advise(complete_starts(speed, [cold_starts()]))["restart_often"])
     assert said.count("no start or token time here counts that") == 1
+
+
+def test_levels_of_which_the_same_is_said_are_one_sentence_by_users_and_caches():
+    tpot_ms = {"default": {1: 5.0, 8: 5.5}, "O0": {1: 21.0, 8: 22.0}, "eager": {1: 35.0, 8: 36.0}}
+    speed = find(Card(tpot_ms, {"default": 41.0, "O0": 30.0, "eager": 27.0}, blocks=2).study())
+    leads = describe_leads(speed.break_evens)
+    assert leads == [
+        "Kept busy by 1 and 8 users (caches warm), O0 and eager are not shown to be ahead of default by their starts: "
+        "2 blocks: three are preliminary, five earn a verdict."
+    ]
+    both = complete_starts(speed, [cold_starts(blocks=2)]).break_evens
+    assert [text.count("O0 and eager are not shown") for text in describe_leads(both)] == [1, 1]
+    only_one = [at for at in speed.break_evens if (at.level, at.users) != ("eager", 8)]
+    assert [text[: text.index(" not")] for text in describe_leads(only_one)] == [
+        "Kept busy by 1 and 8 users (caches warm), O0 is",
+        "Kept busy by 1 user (caches warm), eager is",
+    ]
+
+
+def test_what_joined_starts_rest_on_is_said_once():
+    tpot_ms = {level: {1: ms, 8: ms} for level, ms in (("default", 5.14), ("O0", 21.0), ("eager", 34.9))}
+    speed = find(Card(tpot_ms, {"default": 41.0, "O0": 30.0, "eager": 27.0}).study())
+    said = text_of(advise(complete_starts(speed, [cold_starts()]))["restart_often"])
+    assert said.count("Cold starts are those of study ") == 1
+    assert said.count("Where one study has no more, only the first 3 blocks of each count.") == 1
 
 
 def test_parts_are_told_by_what_they_resolved_to_not_by_name():

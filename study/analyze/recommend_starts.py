@@ -94,13 +94,11 @@ def _join(speed: Findings, starts: Findings, at: BreakEvenAt, gain: StartGain) -
     ours = StartAndSpeed(gain.level_s[:n], at.level_input.token_s[:n])
     theirs = StartAndSpeed(gain.default_s[:n], at.default_input.token_s[:n])
     result = find_break_even(ours, theirs, 1.0 - gain.gain_s.confidence)
-    notes = [
-        f"{gain.cache} starts are those of study {starts.study} ({counted(of_starts, gain.gain_s.unit)}), token times "
-        f"those of study {speed.study} ({counted(of_speed, at.unit)}), put together in order"
-    ]
+    of_both = f"{gain.cache} starts are those of study {starts.study}, token times those of study {speed.study}"
+    notes = [f"{of_both}, put together in order"]
     if of_starts != of_speed:
         first = f"{unit} of each counts" if n == 1 else f"{n} {plural(unit)} of each count"
-        notes.append(f"only the first {first}")
+        notes.append(f"where one study has no more, only the first {first}")
     if {card.unit for card in starts.cards} != {card.unit for card in speed.cards}:
         notes.append("the cards are of one kind, but not the same ones")
     return BreakEvenAt(at.level, at.default, at.users, gain.cache, unit, ours, theirs, result, tuple(notes))
@@ -224,7 +222,7 @@ def _say_cold_and_joined(case: Case) -> list[str]:
     """Say what holds with cold caches where the answer is by warm ones, and which figures are of two studies."""
     found = case.findings.break_evens
     cold = [at for at in found if at.cache == "cold"] if any(at.cache == "warm" for at in found) else []
-    notes = dict.fromkeys("; ".join(at.notes) for at in found if at.notes)
+    notes = dict.fromkeys(note for at in found for note in at.notes)
     return [*say_unwarmed(case.findings), *describe_leads(cold), *(f"{capitalised(text)}." for text in notes)]
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from study.analyze.breakeven import BreakEven, Regime
 from study.analyze.compare_types import Pair, Pairing, Verdict
 from study.analyze.findings_parts import BreakEvenAt, StartGain
-from study.analyze.formats import capitalised, format_users
+from study.analyze.formats import capitalised, format_users, listed
 from study.analyze.stats import Estimate
 from study.analyze.stats_power import FULL_BLOCKS, LEAST_BLOCKS
 from study.design.counting import format_counted, plural
@@ -252,12 +252,19 @@ def lead_s(result: BreakEven) -> float | None:
 
 
 def describe_leads(found: Sequence[BreakEvenAt]) -> list[str]:
-    """Write `describe_lead` of each, once for all numbers of users at which the same is said of a level."""
-    groups: dict[tuple[str, ...], list[BreakEvenAt]] = {}
+    """Write `describe_lead` of each, once for all users, and levels not shown to lead, of which the same is said."""
+    by_level: dict[tuple[str, ...], list[BreakEvenAt]] = {}
     for at in found:
         own = "" if lead_s(at.result) is None else str(at.users)
-        groups.setdefault((at.level, at.cache, own, _why_no_lead(at)), []).append(at)
-    return [describe_lead(group[0], [at.users for at in group]) for group in groups.values()]
+        by_level.setdefault((at.level, at.cache, own, _why_no_lead(at)), []).append(at)
+    groups: dict[tuple[str, ...], list[list[BreakEvenAt]]] = {}
+    for (level, cache, own, why), ats in by_level.items():
+        alone = level if own else ""
+        groups.setdefault((alone, cache, own, why, *(str(at.users) for at in ats)), []).append(ats)
+    return [
+        describe_lead(alike[0][0], [at.users for at in alike[0]], [ats[0].level for ats in alike])
+        for alike in groups.values()
+    ]
 
 
 def _why_no_lead(at: BreakEvenAt) -> str:
@@ -265,14 +272,19 @@ def _why_no_lead(at: BreakEvenAt) -> str:
     return f"{why}{preliminary(at.level_input.start_s.size, at.unit)}"
 
 
-def describe_lead(at: BreakEvenAt, users: Sequence[int] = ()) -> str:
-    """Write until when a level is ahead of the default, kept busy by some users (or at `users`, all alike)."""
+def describe_lead(at: BreakEvenAt, users: Sequence[int] = (), levels: Sequence[str] = ()) -> str:
+    """Write until when a level is ahead of the default, kept busy by some users (or at `users`, all alike).
+
+    Where it is not shown to be ahead, `levels` names all of which the same is said.
+    """
     result, lead = at.result, lead_s(at.result)
     busy = f"Kept busy by {format_users(users or [at.users])} (caches {at.cache}), "
     tail = preliminary(at.level_input.start_s.size, at.unit)
     t_star = result.t_star_s
     if lead is None:
-        return f"{busy}{at.level} is not shown to be ahead of {at.default} by its start: {_why_no_lead(at)}."
+        verb, start = ("is", "its start") if len(levels) < 2 else ("are", "their starts")
+        who = f"{listed(levels or [at.level])} {verb}"
+        return f"{busy}{who} not shown to be ahead of {at.default} by {start}: {_why_no_lead(at)}."
     if math.isinf(lead):
         gain = "" if result.start_gain_s is None else f" by {number(result.start_gain_s.point)} s"
         return f"{busy}{at.level} is never behind {at.default}: it starts sooner{gain} and decodes no slower{tail}."
