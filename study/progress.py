@@ -108,6 +108,26 @@ def seen_seconds(records: StudyRecords | None) -> dict[str, float]:
     return {name: median(values) for name, values in seen.items()}
 
 
+def expect_as_seen(
+    expected_s: dict[str, float], made: PlannedLaunch, record: LaunchRecord, left: Iterable[PlannedLaunch]
+) -> None:
+    """Expect that the launches left of a level, with no more runs, take as long as the one just made on this machine.
+
+    Args:
+        expected_s: seconds by launch key; changed in place.
+        made: the launch as planned.
+        record: what became of it; one that did not end `ok` teaches nothing.
+        left: the launches that are still to be made.
+
+    """
+    if record.outcome.status != "ok" or record.stopped_s is None:
+        return
+    for launch in left:
+        alike = (launch.level.name, launch.fills_caches) == (made.level.name, made.fills_caches)
+        if alike and len(launch.runs) <= len(made.runs):
+            expected_s[launch.key] = record.stopped_s - record.spawn_s
+
+
 def _key(record_id: str) -> str:
     """Return a record's id without its attempt."""
     return record_id.rsplit("-a", 1)[0]

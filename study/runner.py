@@ -39,7 +39,7 @@ from study.measure.refusals import check_asked
 from study.measure.server import find_port
 from study.measure.setting import Setting
 from study.measure.signals import ended_by_signals
-from study.progress import Reporter, remaining_launches, seen_seconds
+from study.progress import Reporter, expect_as_seen, remaining_launches, seen_seconds
 from study.records import Outcome, SessionRecord
 from study.store import Store, StudyRecords, check_comparable
 
@@ -234,6 +234,7 @@ def _carry_out(store: Store, records: StudyRecords, setting: Setting, options: R
     _reuse_target(setting, records)
     left = list(remaining_launches(plan, records, setting.machine.unit, setting.machine.hostname_sha256))
     killed: list[PlannedLaunch] = []
+    expected_s = dict(plan.estimates_s)
     reporter.begin(left)
     setting.tell_run = reporter.run
     try:
@@ -244,7 +245,7 @@ def _carry_out(store: Store, records: StudyRecords, setting: Setting, options: R
         return reporter.end(left, ENDED_EARLY)
     while left:
         planned = left[0]
-        if plan.estimates_s[planned.key] > setting.time_left_s():
+        if expected_s[planned.key] > setting.time_left_s():
             break
         reporter.launch(planned)
         launch = Launch(setting, planned, setting.next_attempt(planned.key))
@@ -256,6 +257,7 @@ def _carry_out(store: Store, records: StudyRecords, setting: Setting, options: R
         if launch.cut_short:
             break
         left.pop(0)
+        expect_as_seen(expected_s, planned, record, left)
         killed += [planned] if record.outcome.status == "interrupted" else []
     return reporter.end([*killed, *left], KILLED_LEFT if killed else None)
 

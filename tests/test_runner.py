@@ -15,9 +15,11 @@ import psutil
 import pytest
 
 from study.design.parameters import make_parameters
+from study.design.plan import FIRST_START_S, STOP_AND_CANARY_S
 from study.design.root import find_root
 from study.errors import InputError, RecordError
 from study.measure.gpu import GpuReader
+from study.measure.launch import Launch
 from study.runner import RunOptions, run_session
 from study.store import Store
 
@@ -295,6 +297,17 @@ def test_the_time_limit_starts_nothing_that_would_not_fit(fake_vllm, small_study
     assert run(small_study, time_limit_s=1.0) == 0
     assert "the time limit came" in capsys.readouterr().out
     assert read(small_study).launches == ()
+
+
+@pytest.mark.usefixtures("fake_vllm")
+def test_the_time_limit_goes_by_what_a_launch_of_the_level_just_took(small_study, monkeypatch):
+    # A guess of 60 s fits into 65 s, and not into what is left after 6 s; what the first launch took does.
+    monkeypatch.setitem(FIRST_START_S, "cpu", 60.0 - STOP_AND_CANARY_S["cpu"])
+    made = Launch.perform
+    monkeypatch.setattr(Launch, "perform", lambda one: time.sleep(6.0 * one.id.startswith("b1")) or made(one))
+    values = {**small_study, "levels": ["default"], "seeds": [1, 2], "cache": "cold", "measure": "start"}
+    assert run(values, time_limit_s=65.0) == 0
+    assert [launch.launch_id for launch in read(values).launches] == ["b1-default-a1", "b2-default-a1"]
 
 
 @pytest.mark.usefixtures("brief_rest")
