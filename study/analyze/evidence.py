@@ -17,7 +17,7 @@ from study.analyze.run_cards import find_windows
 from study.analyze.runs import RunFigures, request_columns
 from study.design.card_facts import CardOfLaunch
 from study.design.counting import format_counted
-from study.records import Canary, LaunchRecord, Load, Requests, RunRecord
+from study.records import Canary, LaunchRecord, Requests, RunRecord
 
 CANARY_TOLERANCE = {"cuda": 0.05, "cpu": 0.30}
 """Largest change of the canary's speed between before and after a launch; a shared CPU scatters by itself."""
@@ -162,8 +162,7 @@ def check_telemetry(case: Case) -> Finding:
 
     On a card a sample counts only if it has a value of the card: empty rows cover nothing.
     """
-    load = case.run.load
-    if load is None:
+    if case.run.load is None:
         return "unavailable", case.run.missing["load"]
     windows = find_windows(case.run)
     telemetry = case.run.telemetry
@@ -171,20 +170,20 @@ def check_telemetry(case: Case) -> Finding:
         reason = windows.reason if isinstance(windows, Missing) else ""
         return "unavailable" if telemetry is None else "failed", reason
     on_card = case.launch.machine.device != "cpu"
-    found = [_check_gaps(load, w.t_s[_has_gpu_value(w)] if on_card else w.t_s, telemetry.period_s) for w in windows]
+    found = [_check_gaps(w, w.t_s[_has_gpu_value(w)] if on_card else w.t_s, telemetry.period_s) for w in windows]
     lacking = len(case.launch.machine.uuids) - len(found)
     found += [("unavailable", "the telemetry does not have this card")] * max(0, lacking)
     return worst_of_cards(found, case.launch.machine.uuids)
 
 
-def _check_gaps(load: Load, t_s: NDArray[np.float64], period: float) -> Finding:
+def _check_gaps(window: LoadWindow, t_s: NDArray[np.float64], period: float) -> Finding:
     """Look for a gap between the samples of one card."""
     if not t_s.size:
         return "unavailable", "no sample of the load has a value of the card"
-    edges = np.concatenate([[load.started_s], t_s, [load.ended_s]])
+    edges = np.concatenate([[window.started_s], t_s, [window.started_s + window.duration_s]])
     gaps = np.diff(edges)
     longest = float(gaps.max())
-    at_s = float(edges[int(gaps.argmax())] - load.started_s)
+    at_s = float(edges[int(gaps.argmax())] - window.started_s)
     said = f"longest gap {longest:.2f} s at {at_s:.1f} s, period {period:g} s"
     # A microsecond on top: three periods to the rounding of a clock are three periods.
     return "failed" if longest > LONGEST_GAP_PERIODS * period + 1e-6 else "passed", said

@@ -1,9 +1,10 @@
 """What telemetry says of one load: medians, power, energy, event reasons, in the load's own window.
 
     telemetry   . . . . . . . . . . . . . . . . . . . .
-    load              |started_s             ended_s|
-    window             . . . . . . . . . . . . . . .       clock, temperature, host, event reasons
-    power                    . . . . . . . . . . . .       NVML averages power over 1 s, so the first second is dropped
+    benchmark   |started_s                   ended_s|  reads prompts first: the card idles for 0.5 s to more than 1 s
+    requests        |first is sent      last ends|
+    window           . . . . . . . . . . . . . . .     clock, temperature, host, event reasons, energy
+    power                  . . . . . . . . . . . .     NVML averages power over 1 s, so the first second is dropped
 
 *Busy* is taken from this window alone: a card with a loaded server can idle at its highest clock. A figure that cannot
 be taken is a `Missing` with its reason, never 0.
@@ -39,7 +40,16 @@ Figure = float | Missing
 
 @dataclass(frozen=True)
 class LoadWindow:
-    """The samples of one card taken while a load ran: times, and which of the telemetry's rows they are."""
+    """The samples of one card taken while requests were in flight: times, and which of the telemetry's rows they are.
+
+    Attributes:
+        telemetry: of the run, or one card's columns of it.
+        t_s: (samples,) times, s.
+        rows: (samples,) places in the telemetry's columns.
+        started_s: the first request was sent, s on the clock of `t_s`.
+        duration_s: until the last one ended, as vLLM's benchmark counts it, s.
+
+    """
 
     telemetry: Telemetry | CardColumns
     t_s: FloatArray
@@ -64,16 +74,17 @@ class LoadWindow:
 
 
 def find_window(run: RunRecord) -> LoadWindow | Missing:
-    """Return the samples with `started_s` <= t <= `ended_s` of the run's load."""
+    """Return the samples from the first request of the run's load to the end of the last."""
     if run.load is None:
         return Missing(run.missing["load"])
     if run.telemetry is None:
         return Missing(run.missing["telemetry"])
     t_s = np.array(run.telemetry.t_s, dtype=np.float64)
-    rows = np.flatnonzero((t_s >= run.load.started_s) & (t_s <= run.load.ended_s))
+    started_s = min(run.load.requests.start_s, default=run.load.started_s)
+    rows = np.flatnonzero((t_s >= started_s) & (t_s <= started_s + run.load.duration_s))
     if not rows.size:
         return Missing("no telemetry sample lies within the load")
-    return LoadWindow(run.telemetry, t_s[rows], rows, run.load.started_s, run.load.duration_s)
+    return LoadWindow(run.telemetry, t_s[rows], rows, started_s, run.load.duration_s)
 
 
 def reduce_column(window: LoadWindow, name: str, reduce: Callable[[FloatArray], "np.floating"]) -> Figure:

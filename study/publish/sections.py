@@ -20,6 +20,7 @@ from study.publish.reading import list_host_bound, list_overall, list_pairs, say
 from study.publish.references import References
 from study.publish.sheets import LONGEST_CELL, Sheet
 from study.publish.stamp import make_stamp
+from study.publish.start_parts import WHICH_START
 from study.publish.study_view import StudyView
 from study.publish.switches_part import (
     MARK,
@@ -188,7 +189,7 @@ def _starts(one: Shown) -> Block:
         )
     if view.parts:
         said.append(
-            "The parts are those of one start of each level, the one of median length: "
+            f"The parts are those of one start of each level, {WHICH_START}: "
             f"{', '.join(part.launch_id for part in view.parts)}. They do not overlap, and each column adds up to its "
             "start."
         )

@@ -24,7 +24,7 @@ from study.publish.level_marks import mark_level
 from study.publish.panels import Frame, add_legend, say_why_not, warn_of_rehearsal
 from study.publish.plain_text import clean_text
 from study.publish.plates import INK, WIDTH_IN, Plate, figure_style
-from study.publish.start_parts import STAMPS_FIT_S, LevelParts
+from study.publish.start_parts import STAMPS_FIT_S, WHICH_START, LevelParts
 from study.publish.wording import say_users
 
 BAR_IN = 0.3
@@ -100,8 +100,8 @@ def draw_start_parts(parts: Sequence[LevelParts], frame: Frame) -> Plate:
         figure.legend(handles=handles, loc="outside lower center", ncols=2)
         warn_of_rehearsal(figure, frame.rehearsal)
     caption = (
-        "One start a bar, the one of median length. Segments do not overlap and add up to the start, which stands at "
-        "the end of the bar. Hatched without colour: no line of the log accounts for it."
+        f"One start a bar, {WHICH_START}. Segments do not overlap and add up to the start, which stands at the end of "
+        "the bar. Hatched without colour: no line of the log accounts for it."
     )
     return Plate("start_parts", title, _say_parts(bars), caption, figure, frame.rehearsal)
 

@@ -11,6 +11,7 @@ from study.records import LaunchRecord
 from study.store import sha256
 
 STAMPS_FIT_S = 2.0
+WHICH_START = "the one of median length (of two in the middle, the shorter)"
 
 
 @dataclass(frozen=True)
