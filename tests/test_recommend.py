@@ -5,7 +5,7 @@ import pytest
 from make_records import COMPARABLE, make_cpu_machine, make_launch, make_machine, make_outcome, make_study
 from test_findings import Card, resolve, throttled_card
 
-from study.analyze.findings import find
+from study.analyze.findings import FindOptions, find
 from study.analyze.findings_parts import StartGain
 from study.analyze.formats import listed
 from study.analyze.recommend import QUESTIONS, REHEARSAL, headline, recommend
@@ -204,8 +204,8 @@ def cold_starts(levels=tuple(COLD_START), blocks=3):
 def test_a_cold_start_that_leaves_building_kernels_to_its_first_requests_says_so():
     # vllm/config/vllm.py: enforce_eager sets enable_jit_warmup=False; -O0 keeps it (H200: 46 s against 178 s).
     unwarmed = (
-        "A cold start of eager, resolved without the JIT kernel warm-up, leaves to its first requests the kernels that "
-        "default builds before it is ready; no start or token time here counts that."
+        "A cold start of eager, resolved without the JIT kernel warm-up, leaves the kernels of that warm-up to the "
+        "first requests that need them: its time counts only what the first token needed."
     )
     for blocks in (2, 3):
         assert headline(cold_starts(blocks=blocks)).endswith(unwarmed)
@@ -218,7 +218,36 @@ def test_cold_starts_beside_warm_ones_say_it_too():
     tpot_ms = {level: {1: ms} for level, ms in (("default", 5.14), ("eager", 34.9))}
     speed = find(Card(tpot_ms, {"default": 41.0, "eager": 27.0}).study())
     said = text_of(advise(complete_starts(speed, [cold_starts()]))["restart_often"])
-    assert said.count("no start or token time here counts that") == 1
+    assert said.count("A cold start of eager, resolved without the JIT kernel warm-up") == 1
+
+
+def test_a_cold_level_that_the_speed_study_lacks_keeps_its_sentence():
+    speed = find(Card({"default": {1: 5.14}, "O0": {1: 21.0}}, {"default": 41.0, "O0": 30.0}, blocks=2).study())
+    said = text_of(advise(complete_starts(speed, [cold_starts(blocks=2)]))["restart_often"])
+    assert re.search(r"With cold caches eager starts 19\d s sooner than default", said)
+    assert "A cold start of eager, resolved without" in said
+
+
+def test_the_default_itself_may_be_the_one_without_warm_up():
+    found = find(Card({}, COLD_START, blocks=3, cache="cold", comparable=COLD).study(), FindOptions(default="eager"))
+    assert "A cold start of eager, resolved without the JIT kernel warm-up" in headline(found)
+
+
+def test_on_the_cpu_there_is_no_warm_up_to_skip():
+    # vllm/v1/worker/cpu_worker.py compiles or warms up without kernel_warmup, whatever enable_jit_warmup says.
+    shared = {"machine": make_cpu_machine(), "comparable": {**COLD, "device": "cpu"}}
+    found = find(Card({}, COLD_START, blocks=3, cache="cold", **shared).study())
+    assert [gain.level for gain in found.start_gains] == ["O0", "eager"]
+    assert "warm-up" not in headline(found)
+
+
+def test_levels_that_never_win_are_told_in_the_plural():
+    tpot_ms = {"default": {1: 5.0}, "O0": {1: 21.0}, "eager": {1: 35.0}}
+    late = find(Card(tpot_ms, {"default": 27.0, "O0": 41.0, "eager": 45.0}).study())
+    assert describe_leads(late.break_evens) == [
+        "Kept busy by 1 user (caches warm), O0 and eager are not shown to be ahead of default by their starts: "
+        "no sooner start and no faster decoding."
+    ]
 
 
 def test_levels_of_which_the_same_is_said_are_one_sentence_by_users_and_caches():
@@ -243,7 +272,18 @@ def test_what_joined_starts_rest_on_is_said_once():
     speed = find(Card(tpot_ms, {"default": 41.0, "O0": 30.0, "eager": 27.0}).study())
     said = text_of(advise(complete_starts(speed, [cold_starts()]))["restart_often"])
     assert said.count("Cold starts are those of study ") == 1
-    assert said.count("Where one study has no more, only the first 3 blocks of each count.") == 1
+    assert said.count("Only the first 3 blocks of each count.") == 1
+
+
+def test_a_note_on_some_levels_names_them():
+    tpot_ms = {level: {1: ms, 8: ms} for level, ms in (("default", 5.14), ("O0", 21.0), ("eager", 34.9))}
+    study = Card(tpot_ms, {"default": 41.0, "O0": 30.0, "eager": 27.0}, blocks=3).study()
+    lost = {("eager", 8, 3), ("O0", 1, 3), ("O0", 8, 3)}
+    runs = [run for run in study.runs if (run.level, run.users, run.block) not in lost]
+    found = complete_starts(find(make_study(study.launches, runs)), [cold_starts()])
+    sentences = advise(found)["restart_often"].sentences
+    assert "Of O0 and eager at 8 users only the first 2 blocks of each count." in sentences
+    assert len([text for text in sentences if "of each count" in text]) == 1
 
 
 def test_parts_are_told_by_what_they_resolved_to_not_by_name():
@@ -262,7 +302,7 @@ def test_o3_is_an_aa_pair(h200):
     o3 = advise(h200)["o3"]
     assert (o3.status, o3.level) == ("recommended", "default")
     assert "adds nothing here" in o3.sentences[0]
-    assert "contains 0, as it must" in text_of(o3)
+    assert "contains 0, as it should" in text_of(o3)
     assert [figure.name for figure in o3.figures] == ["A/A: O3 against default"]
 
 

@@ -21,6 +21,7 @@ from study.records import Canary, LaunchRecord, Requests, RunRecord
 
 CANARY_TOLERANCE = {"cuda": 0.05, "cpu": 0.30}
 """Largest change of the canary's speed between before and after a launch; a shared CPU scatters by itself."""
+JIT_WARM_UP = "kernel_config.enable_jit_warmup"
 LONGEST_GAP_PERIODS = 3.0
 FEWEST_CHUNKS_SHARE = 0.8
 """Chunks over output tokens. Real streams have 0.99 and more (H200, 1 to 64 users)."""
@@ -153,7 +154,7 @@ def check_jit(case: Case) -> Finding:
 
 def is_jit_monitor_off(launch: LaunchRecord) -> bool:
     """Say whether the resolved configuration switches vLLM's JIT monitor off: without JIT warm-up it does not run."""
-    warm_up = resolved_value(launch.resolved, "kernel_config.enable_jit_warmup")
+    warm_up = resolved_value(launch.resolved, JIT_WARM_UP)
     return warm_up is False or resolved_value(launch.resolved, "model_config.enforce_eager") is True
 
 

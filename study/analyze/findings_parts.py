@@ -14,7 +14,7 @@ import numpy as np
 from study.analyze import stats
 from study.analyze.breakeven import BreakEven, StartAndSpeed, find_break_even
 from study.analyze.cards import list_kinds
-from study.analyze.evidence import check_launch_level
+from study.analyze.evidence import JIT_WARM_UP, check_launch_level, resolved_value
 from study.analyze.judged_runs import JudgedRun
 from study.analyze.stats import Estimate, FloatArray
 from study.analyze.stats_power import LEAST_BLOCKS
@@ -32,7 +32,9 @@ Cells: TypeAlias = dict[tuple[str, int], list[tuple[float, ...]]]
 class StartGain:
     """By how many seconds `level` starts sooner than the default, over blocks; `reason` where there is no interval.
 
-    `level_s` and `default_s` are the starts behind it, one value a unit, in the same order.
+    `level_s` and `default_s` are the starts behind it, one value a unit, in the same order; they are of `cards` cards
+    (or sets of cards). `skips_warm_up` names the one of both that starts without vLLM's JIT kernel warm-up where the
+    other has it, None where that is alike, untold, or on the CPU, which has none.
     """
 
     level: str
@@ -42,6 +44,8 @@ class StartGain:
     reason: str
     level_s: FloatArray = field(compare=False)
     default_s: FloatArray = field(compare=False)
+    cards: int = 1
+    skips_warm_up: str | None = None
 
 
 @dataclass(frozen=True)
@@ -129,11 +133,25 @@ def find_start_gains(
             starts.setdefault((one.level, one.cache), {})[one.machine.unit, one.block] = [(start_s,)]
     gains = []
     for level, cache in itertools.product(levels, CACHES):
-        unit, x, d = _set_beside(starts.get((level, cache), {}), starts.get((default, cache), {}))
+        ours, theirs = starts.get((level, cache), {}), starts.get((default, cache), {})
+        unit, x, d = _set_beside(ours, theirs)
         if len(x):
             gain, reason = _estimate_gain(d[:, 0] - x[:, 0], unit, alpha)
-            gains.append(StartGain(level, default, cache, gain, reason, x[:, 0], d[:, 0]))
+            cards, skips = len({card for card, _ in set(ours) & set(theirs)}), _find_skipper(launches, level, default)
+            gains.append(StartGain(level, default, cache, gain, reason, x[:, 0], d[:, 0], cards, skips))
     return tuple(gains)
+
+
+def _find_skipper(launches: Iterable[LaunchRecord], level: str, default: str) -> str | None:
+    """Return which of two levels resolved without the JIT kernel warm-up where the other has it."""
+    told: dict[str, set[bool]] = {level: set(), default: set()}
+    for one in launches:
+        warms_up = resolved_value(one.resolved, JIT_WARM_UP)
+        if one.level in told and one.machine.device == "cuda" and isinstance(warms_up, bool):
+            told[one.level].add(warms_up)
+    if (told[level], told[default]) == ({False}, {True}):
+        return level
+    return default if (told[level], told[default]) == ({True}, {False}) else None
 
 
 def _start_s(launch: LaunchRecord) -> float | None:

@@ -158,7 +158,7 @@ def _say_o3_alike(case: Case) -> list[str]:
     found = f"{number(effect.point)} percent {interval(effect, 'percent')}"
     if check.contains_zero is None:
         return [*said, f"Set against each other they differ by {found}: too few blocks, so A/A not measured."]
-    means = "contains 0, as it must" if check.contains_zero else "leaves out 0: the method is biased"
+    means = "contains 0, as it should" if check.contains_zero else "leaves out 0: the method is biased"
     return [*said, f"Set against each other they measure the method: {found}, which {means}."]
 
 

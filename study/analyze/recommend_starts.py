@@ -12,7 +12,7 @@ from study.analyze import stats, stats_power
 from study.analyze.breakeven import StartAndSpeed, find_break_even
 from study.analyze.findings import Findings
 from study.analyze.findings_parts import BreakEvenAt, StartGain
-from study.analyze.formats import capitalised, listed
+from study.analyze.formats import capitalised, format_users, listed
 from study.analyze.recommend_case import Case, Figure, Rule, figure_of
 from study.analyze.recommend_words import (
     counted,
@@ -98,7 +98,7 @@ def _join(speed: Findings, starts: Findings, at: BreakEvenAt, gain: StartGain) -
     notes = [f"{of_both}, put together in order"]
     if of_starts != of_speed:
         first = f"{unit} of each counts" if n == 1 else f"{n} {plural(unit)} of each count"
-        notes.append(f"where one study has no more, only the first {first}")
+        notes.append(f"only the first {first}")
     if {card.unit for card in starts.cards} != {card.unit for card in speed.cards}:
         notes.append("the cards are of one kind, but not the same ones")
     return BreakEvenAt(at.level, at.default, at.users, gain.cache, unit, ours, theirs, result, tuple(notes))
@@ -130,23 +130,19 @@ def say_starts(found: Findings, where: str) -> str:
         said.append(f"with {cache} caches {', '.join(each)}")
     gains = describe_gains(gain for gain in found.start_gains if not gain.reason)
     few = "" if gains else " In too few blocks to tell levels apart: three are preliminary, five earn a verdict."
-    told = [*gains, *say_unwarmed(found)]
+    told = [*gains, *say_unwarmed(found.start_gains)]
     return f"{where}, from spawn to first token: {'; '.join(said)}.{few}{''.join(f' {text}' for text in told)}"
 
 
-def say_unwarmed(found: Findings) -> list[str]:
-    """Say which cold starts are short because a level leaves building kernels to its first requests."""
-    resolved = found.level_table.dropna(subset=["jit_warmup"])
-    warms_up = {str(level): bool(on) for level, on in zip(resolved["level"], resolved["jit_warmup"], strict=True)}
-    cold = dict.fromkeys(gain.level for gain in found.start_gains if gain.cache == "cold")
-    left = [level for level in cold if not warms_up.get(level, True)]
-    if not left or not warms_up.get(found.default, False):
+def say_unwarmed(gains: Sequence[StartGain]) -> list[str]:
+    """Say which cold starts are short because a level leaves building kernels to the requests that need them."""
+    skip = list(dict.fromkeys(gain.skips_warm_up for gain in gains if gain.cache == "cold" and gain.skips_warm_up))
+    if not skip:
         return []
-    one = len(left) == 1
-    start, leave, their = ("A cold start", "leaves", "its") if one else ("Cold starts", "leave", "their")
+    start, leave, its = ("A cold start", "leaves", "its") if len(skip) == 1 else ("Cold starts", "leave", "their")
     return [
-        f"{start} of {listed(left)}, resolved without the JIT kernel warm-up, {leave} to {their} first requests the "
-        f"kernels that {found.default} builds before it is ready; no start or token time here counts that."
+        f"{start} of {listed(skip)}, resolved without the JIT kernel warm-up, {leave} the kernels of that warm-up to "
+        f"the first requests that need them: {its} time counts only what the first token needed."
     ]
 
 
@@ -222,12 +218,33 @@ def _say_cold_and_joined(case: Case) -> list[str]:
     """Say what holds with cold caches where the answer is by warm ones, and which figures are of two studies."""
     found = case.findings.break_evens
     cold = [at for at in found if at.cache == "cold"] if any(at.cache == "warm" for at in found) else []
-    notes = dict.fromkeys(note for at in found for note in at.notes)
-    return [*say_unwarmed(case.findings), *describe_leads(cold), *(f"{capitalised(text)}." for text in notes)]
+    return [*say_unwarmed(case.findings.start_gains), *describe_leads(cold), *_say_notes(found)]
+
+
+def _say_notes(found: Sequence[BreakEvenAt]) -> list[str]:
+    """Write what joined starts rest on, cache by cache; a note that not all have names the levels and users that do."""
+    said = []
+    for cache in dict.fromkeys(at.cache for at in found):
+        alike = [at for at in found if at.cache == cache]
+        for note in dict.fromkeys(note for at in alike for note in at.notes):
+            noted = [at for at in alike if note in at.notes]
+            whose = "" if len(noted) == len(alike) else f"of {listed(_name_places(noted, alike))} "
+            said.append(f"{capitalised(whose + note)}.")
+    return said
+
+
+def _name_places(some: Sequence[BreakEvenAt], among: Sequence[BreakEvenAt]) -> list[str]:
+    """Name each level of `some`, and the numbers of users where it has more `among` all."""
+    names = []
+    for level in dict.fromkeys(at.level for at in some):
+        users = [at.users for at in some if at.level == level]
+        whole = len(users) == len([at for at in among if at.level == level])
+        names.append(level if whole else f"{level} at {format_users(users)}")
+    return names
 
 
 def _say_gains(first: str) -> Callable[[Case], list[str]]:
-    return lambda case: [first, *describe_gains(case.findings.start_gains), *say_unwarmed(case.findings)]
+    return lambda case: [first, *describe_gains(case.findings.start_gains), *say_unwarmed(case.findings.start_gains)]
 
 
 def _say_nothing(case: Case) -> list[str]:

@@ -40,8 +40,8 @@ ONE_SIDED = tuple(verdict for verdict in Verdict if verdict not in (Verdict.EQUI
 """Verdicts whose words say which way the difference goes."""
 
 NO_LEAD: Mapping[Regime, str] = {
-    Regime.NEVER_WINS: "it starts no sooner and decodes no faster",
-    Regime.WINS_FROM: "it starts later, and decodes faster",
+    Regime.NEVER_WINS: "no sooner start and no faster decoding",
+    Regime.WINS_FROM: "a later start, and faster decoding",
 }
 """Why a level has no lead, where its block means say so; else the break-even's own reason."""
 

@@ -114,10 +114,8 @@ def _say_aa(check: AaCheck) -> str:
     name = f"A/A check: {check.level} and {check.default} resolved alike and differ by {effect}"
     if check.contains_zero is None:
         return f"{name}. {check.note}."
-    holds = (
-        "the interval holds 0, as it must" if check.contains_zero else "the interval leaves out 0, which it must not"
-    )
-    return f"{name}: {holds}. It {check.note}."
+    holds = "holds 0, as it should" if check.contains_zero else "leaves out 0, which it should not"
+    return f"{name}: the interval {holds}. It {check.note}."
 
 
 def list_host_bound(found: Findings, users: Sequence[int]) -> Sheet | None:
