@@ -1,5 +1,6 @@
 """What launches leave is removed; what is not ours, or whose owner lives, is never touched."""
 
+import getpass
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from study.measure.leftovers import OWNER_FILE, LaunchFolder, end_orphans, inductor_cache, remove_leftovers
+from study.measure.leftovers import OWNER_FILE, LaunchFolder, end_orphans, remove_leftovers, temporary_caches
 from study.measure.processes import MARK, find_marked, is_running, make_mark, read_mark, read_owner, read_stat
 from study.measure.shared_memory import NOTES, note_shared_memory, read_notes, remove_shared_memory
 
@@ -113,13 +114,18 @@ def test_a_folder_of_another_user_stays(place, dead_mark):
     assert folder.exists()
 
 
-def test_the_server_keeps_its_files_in_the_launchs_folder_and_inductors_cache_where_it_was(place, monkeypatch):
+def test_the_server_keeps_its_files_in_the_launchs_folder_and_its_caches_where_they_were(place, monkeypatch):
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    monkeypatch.delenv("CUTE_DSL_CACHE_DIR", raising=False)
+    monkeypatch.setenv("QUACK_CACHE_DIR", "where-the-user-keeps-it")
     monkeypatch.setattr("study.measure.leftovers.LONGEST_FOLDER", 1000)
     folder = LaunchFolder()
     environment = folder.server_environment
     assert environment["TMPDIR"] == str(folder.path)
     assert Path(environment["TORCHINDUCTOR_CACHE_DIR"]).parent == place
+    # cutlass-dsl 4.7.1 and quack 0.6.5: a folder of the user's name in the temporary folder.
+    assert Path(environment["CUTE_DSL_CACHE_DIR"]) == place / getpass.getuser() / "cutlass_python_cache"
+    assert environment["QUACK_CACHE_DIR"] == "where-the-user-keeps-it"
     assert list(environment)[-1] == MARK
     folder.remove()
     assert not folder.path.exists()
@@ -137,7 +143,7 @@ def test_inductors_cache_is_where_torch_has_it(monkeypatch):
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
     code = "from torch._inductor.runtime.cache_dir_utils import default_cache_dir; print(default_cache_dir())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert inductor_cache() == done.stdout.strip()
+    assert temporary_caches()["TORCHINDUCTOR_CACHE_DIR"] == done.stdout.strip()
 
 
 def test_an_orphan_is_ended_and_nobody_else(start, dead_mark):

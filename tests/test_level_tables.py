@@ -13,6 +13,17 @@ def test_a_start_that_failed_keeps_its_row():
     assert table["reason"][1] == "failed at ready: deadline of 1800 s"
 
 
+def test_only_what_every_cold_start_emptied_is_told_as_emptied():
+    # A study begun with an earlier list of caches goes on with a longer one.
+    fields = {"cache": "cold", "cache_not_emptied": ["page cache"]}
+    launches = [
+        make_launch(block=1, cache_emptied=["Triton kernels", "inductor"], **fields),
+        make_launch(block=2, cache_emptied=["Triton kernels", "inductor", "Humming kernels"], **fields),
+    ]
+    row = start_table(make_study(launches)).iloc[0]
+    assert (row["emptied"], row["not_emptied"]) == ("Triton kernels; inductor", "page cache")
+
+
 def test_cold_and_warm_starts_stand_apart():
     launches = [make_launch(block=block, first_token_s=800.0 + at) for block, at in ((1, 60.0), (2, 70.0), (3, 62.0))]
     cold = make_launch(block=4, cache="cold", first_token_s=1024.0)

@@ -43,6 +43,12 @@ def test_figures_of_the_cold_start_stand_as_printed():
     assert seconds["memory profiling"] == 4
 
 
+@pytest.mark.parametrize(("path", "seconds"), [(COLD, 20), (WARM, 0)])
+def test_looking_at_the_models_class_is_a_part_that_a_warm_start_is_spared(path, seconds):
+    # vllm/model_executor/models/registry.py keeps what it finds in VLLM_CACHE_ROOT/modelinfos.
+    assert seconds_of(parts_of(path))["model inspection"] == seconds
+
+
 def test_figures_of_the_warm_start_stand_as_printed():
     seconds = seconds_of(parts_of(WARM))
     assert (seconds["compile"], seconds["discarded capture"], seconds["capture"]) == (0.97, 6, 7)
@@ -75,7 +81,9 @@ def test_own_stamps_bound_the_start(utc_offset_s, given_offset):
     seconds = seconds_of(result)
     assert result.wall_s == pytest.approx(224.75)
     assert seconds["first token"] == pytest.approx(0.75)
-    assert seconds["imports and configuration"] == pytest.approx(36.5)
+    # 16:22:56.5 to the first line and on to the engine's at 16:23:33, less 20 s until "Resolved architecture".
+    assert seconds["imports and configuration"] == pytest.approx(36.5 - 20)
+    assert seconds["model inspection"] == 20
     assert seconds["ready"] == pytest.approx(1.5)
     assert [part.source for part in result.parts[-2:]] == ["own stamp", "own stamp"]
 

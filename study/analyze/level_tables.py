@@ -184,7 +184,7 @@ def _start_row(level: str, cache: str, launches: Sequence[LaunchRecord]) -> dict
         "kv_cache_blocks_greatest": max(blocks, default=None),
         "kv_cache_tokens_least": min(tokens, default=None),
         "kv_cache_tokens_greatest": max(tokens, default=None),
-        "emptied": "; ".join(sorted({name for one in good for name in one.cache_emptied})),
+        "emptied": "; ".join(sorted(set.intersection(*(set(one.cache_emptied) for one in good)) if good else ())),
         "not_emptied": "; ".join(sorted({name for one in good for name in one.cache_not_emptied})),
         "machines": len({one.machine.unit for one in good}),
         "reason": _why_bad(bad[0]) if bad else None,

@@ -16,6 +16,8 @@ from study.analyze.startup_record import Figures
 from study.analyze.startup_starts import Event, StartLog
 
 _API_UP = re.compile(r"Starting vLLM (?:API )?server|Available routes are")
+_ASKED = re.compile(r"non-default args")
+_ARCHITECTURE = re.compile(r"Resolved architecture")
 _CPU_COMPILE_BEGIN = re.compile(r"Warming up model for the compilation")
 _CPU_COMPILE_END = re.compile(r"Warming up done")
 _HEARTBEAT = re.compile(r"No available shared memory broadcast|Waiting for \d+ local|still waiting", re.IGNORECASE)
@@ -43,6 +45,8 @@ class Marks:
     """The boundaries of one start's parts; None where the log lacks the line. Filled in log order."""
 
     first: Mark | None = None
+    asked: Mark | None = None
+    architecture: Mark | None = None
     configured: Mark | None = None
     engine_begin: Mark | None = None
     load_begin: Mark | None = None
@@ -88,6 +92,10 @@ def _note_progress(marks: Marks, mark: Mark, line: Line) -> None:
     marks.last = mark
     of_engine = line.process.startswith(("EngineCore", "Worker", "VllmWorker")) or "LLM engine" in line.text
     if marks.engine_begin is None:
+        if _ASKED.search(line.message):
+            marks.asked = marks.asked or mark
+        if _ARCHITECTURE.search(line.message) and marks.asked:
+            marks.architecture = marks.architecture or mark
         if of_engine:
             marks.engine_begin = mark
         else:

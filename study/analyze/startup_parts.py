@@ -1,6 +1,7 @@
 r"""Where the time of one start went: disjoint parts that add up to its wall time.
 
-    spawn |imports and configuration|engine process up|weights|compile|memory profiling \ discarded capture|KV cache|
+    spawn |imports and configuration \ model inspection|engine process up|weights|compile|
+          |memory profiling \ discarded capture|KV cache|
           |JIT warm-up and autotuning \ FlashInfer module build \ named silences|capture|API up|ready|first token
 
 A part is a figure of the log where vLLM prints one (laid so that it ends at its line's stamp), else the gap between two
@@ -22,6 +23,7 @@ Source = Literal["log figure", "gap between stamps", "own stamp"]
 
 SILENCE_S = 10.0
 """A silence of this length is named as a part of its own; the shortest that matters beside a start of half a minute."""
+CONFIGURATION = "imports and configuration"
 MODULE_BUILD = "FlashInfer module build"
 _BUILDS_MODULE = re.compile(r"Building JIT module \S")
 _STAMP_RESOLUTION_S = 1.0
@@ -195,7 +197,10 @@ def _lay_before_engine(laid: _Timeline, marks: Marks, stamps: OwnStamps | None) 
     begin = "own stamp: spawn" if spawned else marks.first.text if marks.first else ""
     configured = marks.configured or marks.engine_begin
     if marks.engine_begin is not None or marks.load_begin is not None:
-        laid.lay_gap("imports and configuration", configured, before=begin, carve=False)
+        if marks.architecture is not None:
+            laid.lay_gap(CONFIGURATION, marks.asked, before=begin, carve=False)
+            laid.lay_gap("model inspection", marks.architecture, carve=False)
+        laid.lay_gap(CONFIGURATION, configured, before=begin, carve=False)
         laid.lay_gap("engine process up", marks.load_begin or marks.engine_begin, carve=False)
 
 

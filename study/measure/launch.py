@@ -284,7 +284,7 @@ class Launch:
             "command": [self._plain(part) for part in command_of(spec, 0)],
             "expect": planned.level.expect,
             "cache": parameters.cache,
-            **told_caches(parameters.cache, planned.level.environment),
+            **told_caches(parameters.cache, planned.level.environment, (*parameters.server_flags, *spec.flags)),
             "spawn_unix_s": time.time(),
             "spawn_s": time.monotonic(),
             "log": self.log.name,

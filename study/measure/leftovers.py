@@ -42,13 +42,12 @@ class LaunchFolder:
     def server_environment(self) -> dict[str, str]:
         """The server's temporary folder and mark. The mark comes last: process titles overwrite what is first.
 
-        TorchInductor keeps its cache in the temporary folder unless told otherwise, and a warm start needs it where
-        it was.
+        Some caches are in the temporary folder unless told otherwise, and a warm start needs them where they were.
         """
         known = {FOLDER: str(self.path), MARK: self.mark}
         if len(str(self.path)) > LONGEST_FOLDER:
             return known
-        return {"TMPDIR": str(self.path), "TORCHINDUCTOR_CACHE_DIR": inductor_cache(), **known}
+        return {"TMPDIR": str(self.path), **temporary_caches(), **known}
 
     def remove(self) -> list[str]:
         """Remove the folder and the shared memory that is noted in it; return the names of the latter.
@@ -59,13 +58,24 @@ class LaunchFolder:
         return _remove(self.path)
 
 
-def inductor_cache() -> str:
-    """Return where TorchInductor keeps its cache by default (`torch/_inductor/runtime/cache_dir_utils.py`, 2.13)."""
+def temporary_caches() -> dict[str, str]:
+    """Return where the caches are that lie in the temporary folder by default, by the variable that moves each.
+
+    TorchInductor's (`torch/_inductor/runtime/cache_dir_utils.py`, 2.13), CuTe DSL's (cutlass-dsl 4.7.1) and QuACK's
+    (`quack/cache/jit.py`, 0.6.5).
+    """
+    temporary = Path(tempfile.gettempdir())
     try:
-        user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
+        user = getpass.getuser()
     except (KeyError, OSError):  # no entry for this user id, as in some containers
         user = f"uid_{os.getuid()}"
-    return os.environ.get("TORCHINDUCTOR_CACHE_DIR") or str(Path(tempfile.gettempdir()) / f"torchinductor_{user}")
+    plain = re.sub(r'[\\/:*?"<>|]', "_", user)
+    places = {
+        "TORCHINDUCTOR_CACHE_DIR": temporary / f"torchinductor_{plain}",
+        "CUTE_DSL_CACHE_DIR": temporary / user / "cutlass_python_cache",
+        "QUACK_CACHE_DIR": temporary / user / "quack_cache",
+    }
+    return {name: os.environ.get(name) or str(place) for name, place in places.items()}
 
 
 def end_orphans(patience_s: float = GUARD_PATIENCE_S) -> list[int]:

@@ -52,6 +52,7 @@ LEAST_S = 0.001
 """Shorter parts are what rounding leaves."""
 PART_LOOKS: Mapping[str, PartLook] = {
     "imports and configuration": PartLook("#84786c"),
+    "model inspection": PartLook("#84786c", "xx"),
     "engine process up": PartLook("#84786c", ".."),
     "weights": PartLook("#0072b2"),
     "compile": PartLook("#d55e00"),

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 from study.design.levels import select_levels
 from study.design.parameters import make_parameters
 from study.design.pool import generate_pool, pool_sha256, take, write_prompts
-from study.measure.leftovers import LONGEST_FOLDER, inductor_cache
+from study.measure.leftovers import LONGEST_FOLDER, temporary_caches
 from study.measure.model import prepare_model
 from study.measure.server import find_port
 from study.measure.server_spec import ServerSpec, command_of
@@ -258,7 +258,7 @@ def sweep_environment(folder):
     known = {"VLLM_NO_USAGE_STATS": "1"}
     if len(str(folder)) > LONGEST_FOLDER:
         return known
-    return {"TMPDIR": str(folder), "TORCHINDUCTOR_CACHE_DIR": inductor_cache(), **known}
+    return {"TMPDIR": str(folder), **temporary_caches(), **known}
 
 
 def check_sweep(matrix, results):
