@@ -54,6 +54,23 @@ def test_the_clock_in_words_is_the_median_of_all_samples_as_in_the_tables():
     assert "1 user: default 1,980 MHz" in draw_clock(traces, ONE).alt
 
 
+def test_spans_and_shares_in_words_are_of_all_samples_not_of_the_points_drawn():
+    # One sample of thousands is at 53 degC and 300 W, and a quarter has the power cap at a time: thinned, none tells.
+    run = make_run(users=8)
+    count = len(run.telemetry.t_s)
+    assert count > 2 * MOST_POINTS
+    one = count // 2
+    changes = {
+        "temperature_c": [53.0 if place == one else 40.0 for place in range(count)],
+        "power_w": [300.0 if place == one else 200.0 for place in range(count)],
+        "event_reasons": [0x4 if place % 4 == 0 else 0 for place in range(count)],
+    }
+    telemetry = run.telemetry.model_copy(update=changes)
+    frame = Frame(("default",), (8,), rehearsal=False)
+    alt = draw_clock(trace_card([run.model_copy(update={"telemetry": telemetry})]), frame).alt
+    assert "40 to 53 \N{DEGREE SIGN}C, 200 to 300 W, software power cap in 25 percent of the samples" in alt
+
+
 @pytest.mark.parametrize(
     ("mask", "words"),
     [

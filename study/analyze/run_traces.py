@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,25 @@ REASONS = {"slowed": THERMAL_OR_BRAKE, "capped": SW_POWER_CAP}
 POINT_COLUMNS = ("share", *CARD_COLUMNS, *REASONS)
 
 
+@dataclass(frozen=True)
+class WholeLoad:
+    """What all samples of one load say of the card; None where they do not tell.
+
+    Attributes:
+        median_mhz: median SM clock.
+        temperature_c, power_w: the least and the greatest.
+        reasons: samples whose event reasons were read.
+        held: by name of `REASONS`, in how many of these a reason held the clock down.
+
+    """
+
+    median_mhz: float | None = None
+    temperature_c: tuple[float, float] | None = None
+    power_w: tuple[float, float] | None = None
+    reasons: int = 0
+    held: Mapping[str, int] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, eq=False)
 class RunTrace:
     """What is drawn of one run.
@@ -33,7 +52,7 @@ class RunTrace:
         points: (`POINT_COLUMNS`, points) of the card within the load; without a point where no sample lies in it.
         missing: column of `CARD_COLUMNS` that was not read to why.
         duration_s: of the load; None where no sample lies in it.
-        median_mhz: of the SM clock over all samples in the load, of which `points` are fewer; None where not read.
+        whole: of all samples in the load, of which `points` are fewer.
 
     """
 
@@ -42,7 +61,7 @@ class RunTrace:
     points: FloatColumns
     missing: Mapping[str, str]
     duration_s: float | None
-    median_mhz: float | None = None
+    whole: WholeLoad
 
 
 def trace_run(run: RunRecord) -> RunTrace:
@@ -55,12 +74,25 @@ def trace_run(run: RunRecord) -> RunTrace:
     window = find_window(run)
     if isinstance(window, Missing):
         nothing = np.empty((len(POINT_COLUMNS), 0))
-        return RunTrace(tpot_ms.size, quantiles, nothing, dict.fromkeys(CARD_COLUMNS, window.reason), None)
+        unread = dict.fromkeys(CARD_COLUMNS, window.reason)
+        return RunTrace(tpot_ms.size, quantiles, nothing, unread, None, WholeLoad())
     columns = {name: window.column(column) for name, column in CARD_COLUMNS.items()}
     missing = {name: values.reason for name, values in columns.items() if isinstance(values, Missing)}
     read = {name: values for name, values in columns.items() if not isinstance(values, Missing)}
-    median_mhz = float(np.nanmedian(read["mhz"])) if "mhz" in read else None
-    return RunTrace(tpot_ms.size, quantiles, _thin(window, read), missing, window.duration_s, median_mhz)
+    whole = _sum_up(window, read)
+    return RunTrace(tpot_ms.size, quantiles, _thin(window, read), missing, window.duration_s, whole)
+
+
+def _sum_up(window: LoadWindow, read: Mapping[str, FloatArray]) -> WholeLoad:
+    ends = {name: (float(np.nanmin(row)), float(np.nanmax(row))) for name, row in read.items()}
+    masks = [mask for mask in window.masks() if mask is not None]
+    return WholeLoad(
+        median_mhz=float(np.nanmedian(read["mhz"])) if "mhz" in read else None,
+        temperature_c=ends.get("temperature_c"),
+        power_w=ends.get("power_w"),
+        reasons=len(masks),
+        held={name: sum(bool(mask & bits) for mask in masks) for name, bits in REASONS.items()},
+    )
 
 
 def request_tpot_ms(run: RunRecord) -> NDArray[np.float64]:

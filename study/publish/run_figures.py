@@ -7,6 +7,7 @@
 Lines are runs; a level has its colour and marker everywhere.
 """
 
+import statistics
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from study.analyze.formats import format_mhz, format_ms
-from study.analyze.run_traces import CARD_COLUMNS
+from study.analyze.run_traces import CARD_COLUMNS, WholeLoad
 from study.design.counting import format_counted
 from study.publish.launch_order import LaunchOrder, mean_by_place
 from study.publish.panels import (
@@ -135,8 +136,7 @@ def draw_clock(traces: CardTraces, frame: Frame, note: str = "") -> Plate:
         grid[-1][len(shown) // 2].set_xlabel("time, share of the load's length")
         add_legend(figure, _levels_in(samples, frame), *_shade_patches(samples))
         warn_of_rehearsal(figure, frame.rehearsal)
-    told = samples.assign(median_mhz=samples["run_id"].map(traces.median_mhz))
-    said = "; ".join(_say_card(told[told["users"] == count], count, shown, frame) for count in users)
+    said = "; ".join(_say_card(runs[runs["users"] == count], traces.whole, count, frame) for count in users)
     caption = _say_shades(traces) + say_picked(len(picked), len(runs), MOST_LINES) + (note and f" {note}")
     return Plate("clock", title, f"The card within runs. {said}.", caption, figure, frame.rehearsal)
 
@@ -198,19 +198,24 @@ def _shade_patches(samples: pd.DataFrame) -> list[Patch]:
     ]
 
 
-def _say_card(samples: pd.DataFrame, users: int, shown: Sequence[str], frame: Frame) -> str:
+def _say_card(runs: pd.DataFrame, whole: Mapping[str, WholeLoad], users: int, frame: Frame) -> str:
     """Say the finding: clocks level by level, the span of temperatures, and how often the clock was held down."""
     said = []
-    if "mhz" in shown:
-        runs = samples.drop_duplicates("run_id")
-        clocks = {level: runs.loc[runs["level"] == level, "median_mhz"].median() for level in frame.levels}
-        said.append(", ".join(f"{clean_text(one)} {format_mhz([mhz])}" for one, mhz in clocks.items() if mhz == mhz))
+    loads = [(str(level), whole[str(run_id)]) for run_id, level in zip(runs["run_id"], runs["level"], strict=True)]
+    clocks = {
+        level: [load.median_mhz for name, load in loads if name == level and load.median_mhz is not None]
+        for level in frame.levels
+    }
+    told = [f"{clean_text(level)} {format_mhz([statistics.median(mhz)])}" for level, mhz in clocks.items() if mhz]
+    said += [", ".join(told)] if told else []
     for name, unit in (("temperature_c", "\N{DEGREE SIGN}C"), ("power_w", "W")):
-        if name in shown:
-            said.append(f"{samples[name].min():.0f} to {samples[name].max():.0f} {unit}")
-    if samples[list(SHADES)].notna().any(axis=None):
-        held = {words: samples[name].mean() for name, (_, words) in SHADES.items() if samples[name].gt(0.0).any()}
-        shares = [f"{words} in {100.0 * share:.0f} percent of the samples" for words, share in held.items()]
+        ends = [span for _, load in loads if (span := getattr(load, name)) is not None]
+        if ends:
+            said.append(f"{min(least for least, _ in ends):.0f} to {max(most for _, most in ends):.0f} {unit}")
+    samples = sum(load.reasons for _, load in loads)
+    if samples:
+        held = {words: sum(load.held[name] for _, load in loads) for name, (_, words) in SHADES.items()}
+        shares = [f"{words} in {100.0 * n / samples:.0f} percent of the samples" for words, n in held.items() if n]
         said.append(", ".join(shares) or "nothing held the clock down")
     return f"{say_users(users)}: {', '.join(said)}"
 

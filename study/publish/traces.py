@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from study.analyze.run_digest import RunDigest
-from study.analyze.run_traces import CARD_COLUMNS, POINT_COLUMNS, QUANTILES, RunTrace, trace_run
+from study.analyze.run_traces import CARD_COLUMNS, POINT_COLUMNS, QUANTILES, RunTrace, WholeLoad, trace_run
 from study.records import RunRecord
 
 Run = RunRecord | RunDigest
@@ -25,7 +25,7 @@ class CardTraces:
             (heat, power brake or HW slowdown) and `capped` (software power cap), NaN where no reasons were read.
         why_missing: column of `CARD_COLUMNS` to why runs have none of it, the most common reason; without it, all have.
         least_s, greatest_s: lengths of the loads.
-        median_mhz: run to the median of its SM clock over all its samples, MHz, where it was read.
+        whole: run to what all its samples say.
 
     """
 
@@ -33,7 +33,7 @@ class CardTraces:
     why_missing: dict[str, str]
     least_s: float
     greatest_s: float
-    median_mhz: dict[str, float]
+    whole: dict[str, WholeLoad]
 
 
 def trace_card(runs: Iterable[Run]) -> CardTraces:
@@ -49,8 +49,8 @@ def trace_card(runs: Iterable[Run]) -> CardTraces:
         samples[name] = np.concatenate([trace.points[place] for _, trace, _ in seen]) if seen else None
     why = {name: counter.most_common(1)[0][0] for name, counter in reasons.items() if counter}
     lengths_s = [trace.duration_s for _, trace, _ in seen if trace.duration_s is not None]
-    clocks_mhz = {run.run_id: trace.median_mhz for run, trace, _ in seen if trace.median_mhz is not None}
-    return CardTraces(samples, why, min(lengths_s, default=0.0), max(lengths_s, default=0.0), clocks_mhz)
+    whole = {run.run_id: trace.whole for run, trace, _ in seen}
+    return CardTraces(samples, why, min(lengths_s, default=0.0), max(lengths_s, default=0.0), whole)
 
 
 def spread_requests(runs: Iterable[Run]) -> pd.DataFrame:
