@@ -28,6 +28,15 @@ def test_several_launches_give_median_and_range():
     row = row_of(launches, [run_with([first_s, 1.0], launch, users) for launch, first_s, users in firsts])
     assert (row["times_median"], row["times_least"], row["times_greatest"]) == (3.0, 2.0, 7.0)
     assert (row["n"], row["at_users"]) == (3, "1, 8")
+    assert (row["first_wave_s"], row["last_wave_s"]) == (3.0, 1.0)
+
+
+def test_the_waves_shown_are_those_of_one_launch():
+    # Medians of each would be 6 s and 4 s, a ratio that no launch has.
+    launches = [make_launch(block=block) for block in (1, 2, 3)]
+    waves_s = ([6.0, 2.0], [8.0, 4.0], [5.0, 5.0])
+    row = row_of(launches, [run_with(waves, launch) for launch, waves in zip(launches, waves_s, strict=True)])
+    assert (row["times_median"], row["first_wave_s"], row["last_wave_s"]) == (2.0, 8.0, 4.0)
 
 
 def test_later_runs_of_a_launch_say_nothing_of_first_requests():

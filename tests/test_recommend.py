@@ -154,6 +154,32 @@ def start_gain(level, point, low, high, n=3, cache="warm", reason=""):
     return StartGain(level, "default", cache, Estimate(point, low, high, n, "block", 0.95), reason, None, None)
 
 
+def test_a_headline_of_starts_says_on_how_many_cards_its_gains_rest():
+    study = Card({}, {"default": 41.0, "O0": 30.0}, blocks=3).study()
+    assert "cards" not in headline(find(study))
+    other = make_machine(gpu_name="NVIDIA H200", gpu_uuid="GPU-other")
+    alone = make_launch("default", block=4, machine=other, resolved=resolve("default"))
+    said = headline(find(make_study([*study.launches, alone])))
+    assert "Of the two cards, one gave the blocks behind these gains." in said
+
+
+def test_a_level_measured_at_fewer_users_says_at_which_in_the_headline():
+    study = Card(H200_TPOT, H200_START).study()
+    runs = [run for run in study.runs if (run.level, run.users) != ("eager", 8)]
+    said = headline(find(make_study(study.launches, runs)))
+    assert "at 1, 8 and 32 users, against default" in said
+    assert "eager (at 1 and 32 users) takes " in said
+    assert "O0 takes " in said
+
+
+def test_enough_is_counted_from_the_levels_with_most_blocks():
+    tpot_ms = {level: {1: ms} for level, ms in (("default", 5.14), ("O0", 5.15), ("eager", 5.16))}
+    study = Card(tpot_ms, {"default": 41.0, "O0": 40.9, "eager": 40.8}, noise=0.05, blocks=3).study()
+    runs = [run for run in study.runs if (run.level, run.block) != ("O0", 3)]
+    restart = advise(find(make_study(study.launches, runs)))["restart_often"]
+    assert (restart.status, restart.enough) == ("not_enough_evidence", "two more blocks for a full verdict")
+
+
 def test_gains_over_the_same_blocks_are_one_sentence_those_told_apart_first():
     gains = [
         start_gain("graphs", 6.8, -1.0, 14.7),

@@ -140,6 +140,18 @@ def test_heartbeats_of_the_front_end_do_not_hide_a_silence():
     assert [part.seconds for part in silent] == [30]
 
 
+def test_a_line_of_another_worker_at_the_same_time_does_not_hide_a_build():
+    built = [
+        *NEW_YEAR.splitlines()[:6],
+        at("01-01 00:00:21", "Building JIT module sampling; this can take several minutes.", "Worker_TP0 pid=8"),
+        at("01-01 00:00:21", "JIT kernel warmup finished in 0.00s.", "Worker_TP1 pid=9"),
+        at("01-01 00:01:21", "init engine (profile, create kv cache, warmup model) took 77 s"),
+    ]
+    result = read_parts(built)
+    assert seconds_of(result)[MODULE_BUILD] == 60
+    assert not [part for part in result.parts if part.name.startswith("silent")]
+
+
 def test_two_builds_of_a_start_are_one_part_that_names_both():
     builds = "00,000 - INFO - core.py:564 - flashinfer.jit: Building JIT module"
     built = [

@@ -31,10 +31,10 @@ def first_request_table(study: Study, levels: Sequence[str] = ()) -> pd.DataFram
     """Return one row a kind of card, level and state of the caches (`FIRST_REQUEST_COLUMNS`).
 
     `times_*` is how many times as long the first warm-up wave of a launch took as the last of the same run, over `n`
-    launches; `first_wave_s` and `last_wave_s` are medians in seconds, at the numbers of users that `at_users` lists.
-    `to_first_token_*` are seconds from ready (health 200) to the first token, over `starts` launches. What cannot be
-    told is null, with its reason. Launches that fill caches do not count, nor servers that did not run their level as
-    asked.
+    launches at the numbers of users that `at_users` lists; `first_wave_s` and `last_wave_s` are seconds of one launch,
+    that of median ratio (of two in the middle, the smaller). `to_first_token_*` are seconds from ready (health 200) to
+    the first token, over `starts` launches. What cannot be told is null, with its reason. Launches that fill caches do
+    not count, nor servers that did not run their level as asked.
 
     Args:
         study: the records.
@@ -73,15 +73,17 @@ def _wave_figures(firsts: Mapping[str, RunRecord | RunDigest], launches: Sequenc
         else:
             pairs.append(waves)
             users.add(first.users)
+    pairs.sort(key=lambda pair: pair[0] / pair[1])
     times = [first_s / last_s for first_s, last_s in pairs]
+    first_wave_s, last_wave_s = pairs[(len(pairs) - 1) // 2] if pairs else (None, None)
     return {
         "n": len(pairs),
         "at_users": ", ".join(str(count) for count in sorted(users)),
         "times_median": statistics.median(times) if times else None,
         "times_least": min(times, default=None),
         "times_greatest": max(times, default=None),
-        "first_wave_s": statistics.median(first_s for first_s, _ in pairs) if pairs else None,
-        "last_wave_s": statistics.median(last_s for _, last_s in pairs) if pairs else None,
+        "first_wave_s": first_wave_s,
+        "last_wave_s": last_wave_s,
         "reason": None if pairs else "; ".join(dict.fromkeys(reasons)) or "no launch ran the level as asked",
     }
 

@@ -248,8 +248,9 @@ def _point(pair: Pair) -> float:
 def _say_costs(case: Case, decided: Sequence[Pair]) -> str:
     """Write the costs that are decided in one sentence, the largest first, and name the rest in a second."""
     pairs = sorted(decided, key=lambda pair: abs(_point(pair)), reverse=True)
-    costs = [_cost(pair, case.findings.margin) for pair in pairs[:NAMED_IN_HEADLINE]]
-    over = format_users(sorted({users for pair in pairs for users in pair.users_used}))
+    users = sorted({count for pair in pairs for count in pair.users_used})
+    costs = [_cost(pair, users, case.findings.margin) for pair in pairs[:NAMED_IN_HEADLINE]]
+    over = format_users(users)
     notes = dict.fromkeys(_note(pair) for pair in pairs[:NAMED_IN_HEADLINE])
     if len(notes) == 1:
         note = next(iter(notes))
@@ -276,14 +277,16 @@ def _default(findings: Findings) -> str:
     return f"{findings.default} ({format_ms([rows['median_tpot_ms'].iloc[0]])} at {some_users(rows['users'].iloc[0])})"
 
 
-def _cost(pair: Pair, margin: float) -> str:
+def _cost(pair: Pair, users: Sequence[int], margin: float) -> str:
+    """Write what a level costs; the numbers of users behind it where they are not all of `users`."""
     effect, point = pair.effect_percent, _point(pair)
     words = COST_WORDS[stand(pair)].format(
         size=percent(point), times=times(point), margin=margin_of(margin), signed=f"{number(point)} percent"
     )
     one_sided = stand(pair) is not Standing.ALIKE
     behind = "" if effect is None else f" {interval(size_of(effect) if one_sided else effect, 'percent')}"
-    return f"{pair.level} takes {words}{behind}"
+    at = "" if sorted(pair.users_used) == list(users) else f" (at {format_users(sorted(pair.users_used))})"
+    return f"{pair.level}{at} takes {words}{behind}"
 
 
 def _note(pair: Pair) -> str:

@@ -246,7 +246,16 @@ def _say_one_session(case: Case) -> list[str]:
         for other in (case.findings, *case.others)
         if (missed := say_never_throttled(other))
     ]
+    if say_never_throttled(case.findings):
+        return [*tried, "No other kind of session is beside it."]
     return [f"This rests on a {case.findings.session or 'missing'} session alone.", *tried]
+
+
+def _enough_sessions(case: Case) -> str:
+    if any(say_never_throttled(one) for one in (case.findings, *case.others)):
+        lock = "where load alone does not throttle the card, `throttle: clock_lock` holds its clock down"
+        return f"a session that is throttled on evidence, with the same card, model and levels, in five blocks; {lock}"
+    return "a session of the other kind with the same card, model and levels, in five blocks"
 
 
 SESSION_KIND = (
@@ -254,7 +263,7 @@ SESSION_KIND = (
         lambda case: not _both_sessions(case),
         "not_measured",
         _say_one_session,
-        enough=lambda _: "a session of the other kind with the same card, model and levels, in five blocks",
+        enough=_enough_sessions,
     ),
     Rule(
         lambda case: any(stand(one) is not stand(other) for one, other in _decided_sessions(case)),

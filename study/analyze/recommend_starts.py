@@ -130,6 +130,10 @@ def say_starts(found: Findings, where: str) -> str:
         said.append(f"with {cache} caches {', '.join(each)}")
     gains = describe_gains(gain for gain in found.start_gains if not gain.reason)
     few = "" if gains else " In too few blocks to tell levels apart: three are preliminary, five earn a verdict."
+    of_cards = {gain.cards for gain in found.start_gains if not gain.reason}
+    if gains and max(of_cards) < len(found.cards):
+        verb = "gave the blocks behind these gains"
+        gains.append(f"Of the {in_words(len(found.cards))} cards, {in_words(max(of_cards))} {verb}.")
     told = [*gains, *say_unwarmed(found.start_gains)]
     return f"{where}, from spawn to first token: {'; '.join(said)}.{few}{''.join(f' {text}' for text in told)}"
 
@@ -272,12 +276,15 @@ def _figures(case: Case) -> list[Figure]:
 
 
 def _enough_blocks(case: Case) -> str:
-    """Say how many blocks would tell who is ahead: enough for a verdict, or to tell the speeds apart."""
-    found = [at for entries in _by_level(case).values() for at in entries]
-    fewest = min(found, key=lambda at: at.level_input.start_s.size)
-    n = fewest.level_input.start_s.size
+    """Say how many blocks would tell who is ahead: for a verdict on the levels with most, or to tell speeds apart."""
+    every = [at for entries in _by_level(case).values() for at in entries]
+    n = max(at.level_input.start_s.size for at in every)
+    found = [at for at in every if at.level_input.start_s.size == n]
+    unit = found[0].unit
     if n < stats_power.LEAST_BLOCKS:
-        return units_to_go(n, fewest.unit)
+        return units_to_go(n, unit)
+    if n < stats_power.FULL_BLOCKS:
+        return f"{counted(stats_power.FULL_BLOCKS - n, f'more {unit}')} for a full verdict"
     counts = []
     for at in found:
         d = stats.log_ratio(at.level_input.token_s, at.default_input.token_s)
@@ -286,7 +293,7 @@ def _enough_blocks(case: Case) -> str:
     known = [count for count in counts if count is not None]
     if not known:
         return "no number of blocks in reach: speeds and starts are too near to each other for their scatter"
-    return f"about {counted(max(min(known), n + 1), fewest.unit)} in all, to tell the speeds apart"
+    return f"about {counted(max(min(known), n + 1), unit)} in all, to tell the speeds apart"
 
 
 RESTART_OFTEN = (

@@ -22,6 +22,10 @@ _CPU_COMPILE_BEGIN = re.compile(r"Warming up model for the compilation")
 _CPU_COMPILE_END = re.compile(r"Warming up done")
 _HEARTBEAT = re.compile(r"No available shared memory broadcast|Waiting for \d+ local|still waiting", re.IGNORECASE)
 _TEXT_CHARS = 160
+MODULE_BUILD_LINE = re.compile(r"Building JIT module \S")
+"""FlashInfer begins to build a module; it prints no line at its end."""
+SAME_TIME_S = 1.0
+"""Lines within the resolution of log stamps of such a line are other processes', and do not end the build."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +118,11 @@ def _note_silence(marks: Marks, previous: Mark | None, mark: Mark, line: Line, s
         return previous
     if _HEARTBEAT.search(line.message):
         return previous
-    if previous is not None and seconds_between(previous.stamp, mark.stamp) >= silence_s:
+    gap_s = 0.0 if previous is None else seconds_between(previous.stamp, mark.stamp)
+    if previous is not None and gap_s >= silence_s:
         marks.silences.append(Silence(previous, mark))
+    if previous is not None and MODULE_BUILD_LINE.search(previous.text) and gap_s <= SAME_TIME_S:
+        return previous
     return mark
 
 

@@ -11,13 +11,12 @@ around it. What no part claims is `unaccounted_s`. Log stamps are whole seconds,
 later by up to one.
 """
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
 from study.analyze.startup_clock import infer_utc_offset, seconds_between, stamp_to_unix
-from study.analyze.startup_marks import Mark, Marks, Silence, read_marks
+from study.analyze.startup_marks import MODULE_BUILD_LINE, Mark, Marks, Silence, read_marks
 
 Source = Literal["log figure", "gap between stamps", "own stamp"]
 
@@ -25,7 +24,6 @@ SILENCE_S = 10.0
 """A silence of this length is named as a part of its own; the shortest that matters beside a start of half a minute."""
 CONFIGURATION = "imports and configuration"
 MODULE_BUILD = "FlashInfer module build"
-_BUILDS_MODULE = re.compile(r"Building JIT module \S")
 _STAMP_RESOLUTION_S = 1.0
 _NAME_CHARS = 60
 
@@ -259,7 +257,7 @@ def _own_parts_only(stamps: OwnStamps | None) -> StartParts:
 
 
 def _name_silence(silence: Silence) -> str:
-    if _BUILDS_MODULE.search(silence.before.text):
+    if MODULE_BUILD_LINE.search(silence.before.text):
         return MODULE_BUILD
     return f"silent after '{_short(silence.before.text)}', before '{_short(silence.after.text)}'"
 

@@ -192,7 +192,10 @@ def _guide_rows(
 
 
 def left_out_table(study: Study, judged: Judged | None = None) -> pd.DataFrame:
-    """Return what entered no figure and why (`LEFT_OUT_COLUMNS`): launches first, then runs."""
+    """Return what does not count and why (`LEFT_OUT_COLUMNS`): launches first, then runs.
+
+    The start of a launch that came to its first token counts all the same, and its row says so.
+    """
     launches = sorted(study.launches, key=lambda one: one.launch_id)
     rows = [row for launch in launches if (row := _left_out_launch(launch))]
     rows += [_left_out_run(one) for one in judged or judge_runs(study) if not one.counts]
@@ -210,6 +213,8 @@ def _left_out_launch(launch: LaunchRecord) -> dict[str, Any] | None:
         reason = "level_not_as_asked"
     else:
         return None
+    if launch.first_token_s is not None and state != "failed" and not launch.fills_caches:
+        detail = f"{detail}; its start counts" if detail else "its start counts"
     place = {"kind": "launch", "id": launch.launch_id, "level": launch.level, "block": launch.block}
     return {**place, "reason": reason, "detail": detail}
 

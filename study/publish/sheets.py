@@ -244,7 +244,7 @@ def list_left_out(found: Findings) -> Sheet:
         (f"{row['kind']} {row['id']}", str(row["level"]), str(row["reason"]), str(row["detail"] or MISSING))
         for row in table[:MOST_ROWS]
     ]
-    title = "Left out of every figure"
+    title = "Left out of the figures"
     if len(table) > MOST_ROWS:
         title += f", the first {MOST_ROWS} of {len(table):,}; left_out.csv has all"
     return Sheet(title, ("what", "level", "why", "what was seen"), tuple(rows))
