@@ -244,7 +244,8 @@ class TestEdition:
 
     def test_medians_stand_by_kind(self, found):
         titles = [sheet.title for sheet in list_sessions(found, (1, 2))]
-        assert titles == [f"{name}: default / eager: medians over runs" for name in ("NVIDIA H200", "NVIDIA L4")]
+        names, said = ("NVIDIA H200", "NVIDIA L4"), ("default / eager", "Time to the first token")
+        assert titles == [f"{name}: {what}: medians over runs" for what in said for name in names]
 
     def test_it_says_why_there_is_no_verdict_over_all(self, found, study):
         (sentence,) = say_kinds(found)

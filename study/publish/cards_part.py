@@ -10,7 +10,7 @@ from study.analyze.cards_table import card_table
 from study.analyze.findings import Findings
 from study.analyze.formats import MISSING, format_count, format_ms
 from study.design.counting import format_counted
-from study.publish.sheets import Sheet, list_session
+from study.publish.sheets import Sheet, list_first_tokens, list_session
 from study.publish.wording import say_interval, say_verdict
 
 TITLE = "The same levels on other cards"
@@ -29,8 +29,9 @@ def list_by_kind(found: Findings, lay_out: Callable[[Findings], Sheet]) -> list[
 
 
 def list_sessions(found: Findings, users: Sequence[int]) -> list[Sheet]:
-    """Lay out the guide's table of a session, one a kind of card."""
-    return list_by_kind(found, lambda part: list_session(part, users))
+    """Lay out the guide's table of a session, and times to the first token where runs have them, by kind of card."""
+    tokens = list_by_kind(found, lambda part: list_first_tokens(part, users))
+    return [*list_by_kind(found, lambda part: list_session(part, users)), *(sheet for sheet in tokens if sheet.rows)]
 
 
 def _name_kind(kind: KindOfCard, sheet: Sheet) -> Sheet:

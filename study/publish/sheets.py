@@ -209,6 +209,19 @@ def list_session(found: Findings, users: Sequence[int]) -> Sheet:
     return Sheet(f"{levels}: medians over runs", ("users", "median TPOT", "median SM clock"), tuple(rows))
 
 
+def list_first_tokens(found: Findings, users: Sequence[int]) -> Sheet:
+    """Lay out the time to the first token, level by level: medians over runs that count of each run's median."""
+    runs = found.runs[found.runs["counts"].astype(bool) & found.runs["median_ttft_ms"].notna()]
+    levels = [level for level in found.levels if (runs["level"] == level).any()]
+    medians = runs.groupby(["users", "level"])["median_ttft_ms"].median()
+    rows = [
+        (format_count(count), *(format_ms([medians.get((count, level))]) for level in levels))
+        for count in users
+        if (runs["users"] == count).any()
+    ]
+    return Sheet("Time to the first token: medians over runs", ("users", *levels), tuple(rows))
+
+
 def list_runs(found: Findings) -> Sheet:
     """Lay out the runs with their validity and the reasons: all, or the first `MOST_ROWS`."""
     head = ("run", "level", "users", "seed", "median TPOT", "mean TPOT", "SM clock", "valid", "counts", "notes")
