@@ -95,6 +95,11 @@ def test_a_cooled_session_beside_it_says_that_it_stands_alone_and_what_was_tried
     assert "asked to be throttled and was not: 0 of 10 runs" in kind.sentences[1]
     (alone,) = (one for one in recommend(cooled) if one.key == "session_kind")
     assert len(alone.sentences) == 1
+    assert "clock_lock" in kind.enough
+    assert "clock_lock" not in alone.enough
+    (of_it,) = (one for one in recommend(tried) if one.key == "session_kind")
+    assert "asked to be throttled and was not" in of_it.sentences[0]
+    assert not any("rests on a throttled session" in text for text in of_it.sentences)
 
 
 def test_nothing_but_throttling_is_said_to_be_missing():
@@ -126,6 +131,7 @@ def test_the_page_says_it_in_the_section_of_the_session(root):
     text = (folder / "section.md").read_text(encoding="utf-8")
     section = text.split("## Throttled session")[1].split("## Reading")[0]
     assert "This session was asked to be throttled and was not: 0 of 12 runs were throttled, after" in section
+    assert "No figure of level" not in section
     assert "| 1 | default | 0 of 3 | 2,040 MHz | 60 \N{DEGREE SIGN}C |" in section
 
 

@@ -170,6 +170,9 @@ def test_a_level_measured_at_fewer_users_says_at_which_in_the_headline():
     assert "at 1, 8 and 32 users, against default" in said
     assert "eager (at 1 and 32 users) takes " in said
     assert "O0 takes " in said
+    sentences = advise(find(make_study(study.launches, runs)))["production"].sentences
+    assert [text for text in sentences if text.startswith("At 1 and 32 users eager takes ")]
+    assert [text for text in sentences if text.startswith("O0 takes ")]
 
 
 def test_enough_is_counted_from_the_levels_with_most_blocks():

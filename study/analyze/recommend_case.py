@@ -66,6 +66,11 @@ class Case:
         pairs = {level: self.findings.pair(level) for level in self.findings.results}
         return {level: pair for level, pair in pairs.items() if pair is not None}
 
+    @cached_property
+    def users(self) -> tuple[int, ...]:
+        """The numbers of users behind any of the overall comparisons."""
+        return tuple(sorted({users for pair in self.overall.values() for users in pair.users_used}))
+
     def standing(self, level: str | None, users: int | None = None) -> Standing:
         """Return how a level stands at some users, or overall."""
         return stand(None if level is None else self.findings.pair(level, users))
@@ -151,4 +156,4 @@ def settle(pairs: Sequence[Pair]) -> str | None:
 
 def sentences(case: Case, pairs: Sequence[Pair]) -> list[str]:
     """Write each comparison as a sentence."""
-    return [describe_pair(pair, case.findings.margin) for pair in pairs]
+    return [describe_pair(pair, case.findings.margin, case.users) for pair in pairs]

@@ -78,7 +78,7 @@ def _exceptions(case: Case, level: str) -> list[Pair]:
 def _use_faster(case: Case) -> list[str]:
     best = case.having(Standing.FASTER)[0]
     rest = [pair for pair in everything(case) if pair is not best]
-    first = f"In production use {best.level}. {describe_pair(best, case.findings.margin)}"
+    first = f"In production use {best.level}. {describe_pair(best, case.findings.margin, case.users)}"
     return [first, *sentences(case, [*_exceptions(case, best.level), *rest]), *caution(case)]
 
 

@@ -128,10 +128,15 @@ def preliminary(n: int, unit: str) -> str:
     return f"; preliminary: {counted(n, unit)}, {in_words(FULL_BLOCKS)} earn a verdict" if few else ""
 
 
-def describe_pair(pair: Pair, margin: float) -> str:
-    """Write one comparison as a sentence: verdict, size, interval, and what would decide where nothing is decided."""
+def describe_pair(pair: Pair, margin: float, users: Sequence[int] = ()) -> str:
+    """Write one comparison as a sentence: verdict, size, interval, and what would decide where nothing is decided.
+
+    An overall comparison names the numbers of users behind it where they are not all of `users`.
+    """
     effect = pair.effect_percent
-    at = "" if pair.users is None else f"At {some_users(pair.users)} "
+    behind_it = sorted(pair.users_used)
+    whole = pair.users is None and (not users or behind_it == sorted(users))
+    at = "" if whole else f"At {format_users(behind_it if pair.users is None else [pair.users])} "
     if effect is None:
         return f"{at}{pair.level} was not compared: {pair.reason}."
     text = VERDICT_WORDS[pair.verdict].format(

@@ -12,6 +12,9 @@ THROTTLED_EVIDENCE = "a session that shows throttling on evidence, with five blo
 
 CELSIUS = "\N{DEGREE SIGN}C"
 
+REASON_NOT_THROTTLED = "not_throttled"
+"""Why a run of a session that was to be throttled does not count where it was not."""
+
 
 def say_never_throttled(found: Findings) -> str:
     """Write `say_throttling` of a study of which no run counts, as it was to be throttled and was not; else nothing."""

@@ -9,7 +9,12 @@ from study.analyze.not_run import say_not_run
 from study.analyze.recommend import Advice
 from study.analyze.recommend_starts import starts_alone
 from study.analyze.switches_diff import diff_sets
-from study.analyze.throttling_words import say_never_throttled, say_throttled_in_cooled, say_throttling
+from study.analyze.throttling_words import (
+    REASON_NOT_THROTTLED,
+    say_never_throttled,
+    say_throttled_in_cooled,
+    say_throttling,
+)
 from study.publish import sheets
 from study.publish.card_use import list_card_use, list_reference, say_reference
 from study.publish.cards_part import list_across_cards, list_by_kind, list_sessions, say_kinds
@@ -243,7 +248,9 @@ def _session_block(one: Shown, kind: str) -> Block:
     elif heat is not None and heat.throttled:
         warnings.append(f"{capitalised(say_throttled_in_cooled(heat))}.")
     warnings += [
-        f"No figure of level {level}: {clean_text(why, LONGEST_CELL)}" for level, why in found.failed_levels.items()
+        f"No figure of level {level}: {clean_text(why, LONGEST_CELL)}"
+        for level, why in found.failed_levels.items()
+        if not (say_never_throttled(found) and why.endswith(REASON_NOT_THROTTLED))
     ]
     tables += [table for table in (list_reference(found, one.view.reference_lines), list_card_use(found)) if table]
     if len(found.left_out):

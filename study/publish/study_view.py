@@ -16,6 +16,7 @@ from study.analyze.reference_line import ReferenceLine
 from study.analyze.run_digest import RunDigest
 from study.analyze.runs import DEFAULT_BELOW_SHARE
 from study.analyze.tables_on_disk import make_frames, write_judged
+from study.analyze.throttling_words import REASON_NOT_THROTTLED
 from study.design.levels import LEVELS_DIR, read_levels
 from study.design.parameters import Parameters
 from study.errors import InputError
@@ -132,7 +133,7 @@ class StudyView:
 
         What the card did in them is the outcome of a session that has nothing else to show.
         """
-        return [one.run for one in self.judged if one.left_out == ("not_throttled",)]
+        return [one.run for one in self.judged if one.left_out == (REASON_NOT_THROTTLED,)]
 
     def _parts_beside(self, others: Sequence["StudyView"]) -> tuple[LevelParts, ...]:
         """Return its parts of starts and those of the studies after it, so that an edition shows each figure once."""
