@@ -27,7 +27,7 @@ PARTS = (("imports and configuration", 25.0), ("compile", 38.0), ("capture", 0.0
 
 
 def make_parts(level="default", cache="warm", **fields):
-    whole = {"parts": PARTS, "unaccounted_s": 3.0, "wall_s": 70.0, "start_s": 70.0}
+    whole = {"parts": PARTS, "unaccounted_s": 3.0, "wall_s": 70.0, "start_s": 70.0, "study": "mine"}
     return LevelParts(level=level, cache=cache, launch_id=f"b1-{level}-a1", **{**whole, **fields})
 
 
@@ -49,6 +49,19 @@ def test_segments_add_up_to_the_start_and_what_nothing_accounts_for_is_one():
 def test_a_log_without_stamps_is_all_unaccounted():
     bar = make_parts(parts=(("first token", 2.0),), unaccounted_s=None, wall_s=None)
     assert segments(bar) == [("first token", 2.0), (UNACCOUNTED, 68.0)]
+
+
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        ([make_parts("O0")], None),
+        ([make_parts("O0"), make_parts(cache="cold", study="cold")], "warm of mine; cold of cold"),
+        ([make_parts("O0", study="b")], "default, warm, of mine; O0, warm, of b"),
+    ],
+)
+def test_bars_of_another_study_are_named(others, said):
+    caption = draw_start_parts([make_parts(), *others], FRAME).caption
+    assert caption.endswith(f" Bars of several studies: {said}." if said else "no line of the log accounts for it.")
 
 
 def test_cold_and_warm_bars_of_a_level_stand_side_by_side():

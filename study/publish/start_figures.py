@@ -6,6 +6,7 @@
 A part has its colour and pattern wherever it is drawn, a level its colour and marker.
 """
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from study.analyze.breakeven import Regime, StartAndSpeed
 from study.analyze.findings_parts import BreakEvenAt
-from study.analyze.formats import format_seconds
+from study.analyze.formats import format_seconds, listed
 from study.analyze.startup_parts import MODULE_BUILD
 from study.publish.level_marks import mark_level
 from study.publish.panels import Frame, add_legend, say_why_not, warn_of_rehearsal
@@ -102,9 +103,23 @@ def draw_start_parts(parts: Sequence[LevelParts], frame: Frame) -> Plate:
         warn_of_rehearsal(figure, frame.rehearsal)
     caption = (
         f"One start a bar, {WHICH_START}. Segments do not overlap and add up to the start, which stands at the end of "
-        "the bar. Hatched without colour: no line of the log accounts for it."
+        f"the bar. Hatched without colour: no line of the log accounts for it.{_say_studies(parts)}"
     )
     return Plate("start_parts", title, _say_parts(bars), caption, figure, frame.rehearsal)
+
+
+def _say_studies(parts: Sequence[LevelParts]) -> str:
+    """Say which bars are of which study, where there are several."""
+    studies = list(dict.fromkeys(one.study for one in parts))
+    if len(studies) < 2:
+        return ""
+    said = []
+    for study, cache in itertools.product(studies, dict.fromkeys(one.cache for one in parts)):
+        levels = [one.level for one in parts if (one.study, one.cache) == (study, cache)]
+        whole = len(levels) == sum(one.cache == cache for one in parts)
+        if levels:
+            said.append(f"{cache if whole else f'{listed(levels)}, {cache},'} of {study}")
+    return f" Bars of several studies: {'; '.join(said)}."
 
 
 def order_bars(parts: Sequence[LevelParts], levels: Sequence[str]) -> list[LevelParts]:

@@ -29,6 +29,7 @@ class LevelParts:
         unaccounted_s: what no line accounts for; None where the log has no time stamp.
         wall_s: spawn to first token as the log's and our own stamps lay it out, s; likewise.
         start_s: spawn to first token by our own stamps alone, s.
+        study: whose launch it is.
 
     """
 
@@ -39,6 +40,7 @@ class LevelParts:
     unaccounted_s: float | None
     wall_s: float | None
     start_s: float
+    study: str
 
     @property
     def fits(self) -> bool:
@@ -127,4 +129,5 @@ def _read(launch: LaunchRecord, path: Path) -> LevelParts:
         unaccounted_s=read.unaccounted_s,
         wall_s=read.wall_s,
         start_s=_start_s(launch),
+        study=launch.study,
     )
