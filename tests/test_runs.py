@@ -50,9 +50,9 @@ def test_only_samples_of_the_load_count():
 
 def test_the_second_in_which_the_benchmark_reads_its_prompts_is_no_load():
     # Seen on an H200: 0.45 to 1.14 s from the benchmark's start to its first request, of runs of 10 to 14 s.
-    run = make_run(LAUNCH, users=8)
+    sent = make_load(make_requests(8), 8)
     asked_s = STARTED_S - 1.0
-    load = run.load.model_copy(update={"started_s": asked_s, "ended_s": run.load.ended_s + 0.2})
+    load = sent.model_copy(update={"started_s": asked_s, "ended_s": sent.ended_s + 0.2})
     t_s = [asked_s + 0.1 * place for place in range(10 * round(load.ended_s - asked_s))]
     busy = [at_s >= STARTED_S for at_s in t_s]
     seen = list(zip(t_s, busy, strict=True))
@@ -62,10 +62,10 @@ def test_the_second_in_which_the_benchmark_reads_its_prompts_is_no_load():
         "power_w": [70.0 if now else 10.0 for now in busy],
         "energy_j": [1e6 + (70.0 if now else 10.0) * (at_s - STARTED_S) for at_s, now in seen],
     }
-    found = figures(make_run(LAUNCH, users=8, load=load, telemetry_fields={"t_s": t_s, **columns}))
+    run = make_run(LAUNCH, users=8, load=load, telemetry_fields={"t_s": t_s, **columns})
+    found, window = figures(run), find_window(run)
     assert found.energy_per_token_j == pytest.approx(70.0 * load.duration_s / (8 * 8 * 192))
     assert found.energy_check == pytest.approx(1.0)
-    window = find_window(make_run(LAUNCH, users=8, load=load, telemetry_fields={"t_s": t_s, **columns}))
     assert set(window.column("sm_clock_mhz")) == {1965.0}
     assert window.t_s.min() >= STARTED_S
     assert window.t_s.max() <= STARTED_S + load.duration_s

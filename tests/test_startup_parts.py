@@ -153,12 +153,12 @@ def test_a_line_of_another_worker_at_the_same_time_does_not_hide_a_build():
 
 
 def test_two_builds_of_a_start_are_one_part_that_names_both():
-    builds = "00,000 - INFO - core.py:564 - flashinfer.jit: Building JIT module"
+    builds = "000 - INFO - core.py:564 - flashinfer.jit: Building JIT module"
     built = [
         *NEW_YEAR.splitlines()[:6],
-        f"2027-01-01 00:00:{builds} sampling; this can take several minutes on first use.".replace(":00,", ":21,"),
+        f"2027-01-01 00:00:21,{builds} sampling; this can take several minutes on first use.",
         at("01-01 00:00:41", "something else"),
-        f"2027-01-01 00:00:{builds} norm; this can take several minutes on first use.".replace(":00,", ":42,"),
+        f"2027-01-01 00:00:42,{builds} norm; this can take several minutes on first use.",
         at("01-01 00:01:12", "init engine (profile, create kv cache, warmup model) took 77 s"),
     ]
     result = read_parts(built)

@@ -249,6 +249,16 @@ def check_level(case: Case) -> Finding:
     return check_launch_level(case.launch)
 
 
+def counting_start_s(launch: LaunchRecord) -> float | None:
+    """Return the seconds from the spawn to the first token; None where the start does not count.
+
+    A start counts if it was measured, got to its first token, and its server ran the level as asked.
+    """
+    if launch.fills_caches or launch.first_token_s is None or check_launch_level(launch)[0] == "failed":
+        return None
+    return launch.first_token_s - launch.spawn_s
+
+
 def check_launch_level(launch: LaunchRecord) -> Finding:
     """Do what `check_level` does, for a launch alone."""
     if launch.downgrades:

@@ -14,7 +14,7 @@ import numpy as np
 from study.analyze import stats
 from study.analyze.breakeven import BreakEven, StartAndSpeed, find_break_even
 from study.analyze.cards import list_kinds
-from study.analyze.evidence import JIT_WARM_UP, check_launch_level, resolved_value
+from study.analyze.evidence import JIT_WARM_UP, counting_start_s, resolved_value
 from study.analyze.judged_runs import JudgedRun
 from study.analyze.stats import Estimate, FloatArray
 from study.analyze.stats_power import LEAST_BLOCKS
@@ -128,8 +128,8 @@ def find_start_gains(
         return ()
     starts: dict[tuple[str, str], Cells] = {}
     for one in sorted(launches, key=lambda one: (one.attempt, one.launch_id)):
-        start_s = _start_s(one)
-        if start_s is not None and not one.fills_caches:
+        start_s = counting_start_s(one)
+        if start_s is not None:
             starts.setdefault((one.level, one.cache), {})[one.machine.unit, one.block] = [(start_s,)]
     gains = []
     for level, cache in itertools.product(levels, CACHES):
@@ -152,13 +152,6 @@ def _find_skipper(launches: Iterable[LaunchRecord], level: str, default: str) ->
     if (told[level], told[default]) == ({False}, {True}):
         return level
     return default if (told[level], told[default]) == ({True}, {False}) else None
-
-
-def _start_s(launch: LaunchRecord) -> float | None:
-    """Seconds from the spawn to the first token; None where there was none, or the level did not run as asked."""
-    if launch.first_token_s is None or check_launch_level(launch)[0] == "failed":
-        return None
-    return launch.first_token_s - launch.spawn_s
 
 
 def _set_beside(level: Cells, default: Cells) -> tuple[str, FloatArray, FloatArray]:
@@ -216,7 +209,7 @@ def _start_and_token_s(one: JudgedRun) -> tuple[float, float] | None:
     """Return the start of a run's server and the time of its tokens; None where the run does not count or lacks one."""
     if not one.counts or one.launch is None or one.figures is None:
         return None
-    start_s, token_ms = _start_s(one.launch), one.figures.n_over_throughput_ms
+    start_s, token_ms = counting_start_s(one.launch), one.figures.n_over_throughput_ms
     return None if start_s is None or token_ms is None else (start_s, token_ms / 1e3)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from study.analyze.cards import split_labels
-from study.analyze.evidence import check_launch_level
+from study.analyze.evidence import check_launch_level, counting_start_s
 from study.analyze.findings_parts import StartGain, find_start_gains
 from study.analyze.first_requests import ready_to_first_token_s
 from study.analyze.judged_runs import DEFAULT_LEVEL, order_levels
@@ -164,8 +164,8 @@ def _start_rows(study: Study, levels: Sequence[str], default: str, alpha: float)
 
 
 def _start_row(level: str, cache: str, launches: Sequence[LaunchRecord]) -> dict[str, Any]:
-    good = [one for one in launches if one.first_token_s is not None and check_launch_level(one)[0] != "failed"]
-    start_s = [one.first_token_s - one.spawn_s for one in good if one.first_token_s is not None]
+    counting = [(one, seconds) for one in launches if (seconds := counting_start_s(one)) is not None]
+    good, start_s = [one for one, _ in counting], [seconds for _, seconds in counting]
     blocks = [one.kv_cache_blocks for one in good if one.kv_cache_blocks is not None]
     tokens = [one.kv_cache_tokens for one in good if one.kv_cache_tokens is not None]
     first_token_s = [seconds for one in good if (seconds := ready_to_first_token_s(one)) is not None]

@@ -34,6 +34,7 @@ from study.analyze.recommend_words import (
     percent,
     preliminary,
     size_of,
+    some_of,
     some_users,
     times,
     units_to_go,
@@ -285,7 +286,8 @@ def _cost(pair: Pair, users: Sequence[int], margin: float) -> str:
     )
     one_sided = stand(pair) is not Standing.ALIKE
     behind = "" if effect is None else f" {interval(size_of(effect) if one_sided else effect, 'percent')}"
-    at = "" if sorted(pair.users_used) == list(users) else f" (at {format_users(sorted(pair.users_used))})"
+    where = some_of(pair, users)
+    at = f" (at {where})" if where else ""
     return f"{pair.level}{at} takes {words}{behind}"
 
 

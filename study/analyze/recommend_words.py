@@ -134,9 +134,8 @@ def describe_pair(pair: Pair, margin: float, users: Sequence[int] = ()) -> str:
     An overall comparison names the numbers of users behind it where they are not all of `users`.
     """
     effect = pair.effect_percent
-    behind_it = sorted(pair.users_used)
-    whole = pair.users is None and (not users or behind_it == sorted(users))
-    at = "" if whole else f"At {format_users(behind_it if pair.users is None else [pair.users])} "
+    where = some_of(pair, users) if pair.users is None else some_users(pair.users)
+    at = f"At {where} " if where else ""
     if effect is None:
         return f"{at}{pair.level} was not compared: {pair.reason}."
     text = VERDICT_WORDS[pair.verdict].format(
@@ -155,6 +154,12 @@ def describe_pair(pair: Pair, margin: float, users: Sequence[int] = ()) -> str:
     if pair.verdict is Verdict.UNDECIDED:
         return f"{at}{text}; {what_decides(pair)}."
     return f"{at}{text}{preliminary(effect.n, pair.pairing.unit) if pair.preliminary else ''}."
+
+
+def some_of(pair: Pair, users: Sequence[int]) -> str:
+    """Name the numbers of users behind an overall comparison, where `users` are told and these are not all of them."""
+    used = sorted(pair.users_used)
+    return format_users(used) if users and used != sorted(users) else ""
 
 
 def units_of(pair: Pair) -> int:
@@ -265,7 +270,7 @@ def describe_leads(found: Sequence[BreakEvenAt]) -> list[str]:
     groups: dict[tuple[str, ...], list[list[BreakEvenAt]]] = {}
     for (level, cache, own, why), ats in by_level.items():
         alone = level if own else ""
-        groups.setdefault((alone, cache, own, why, *(str(at.users) for at in ats)), []).append(ats)
+        groups.setdefault((alone, cache, why, *(str(at.users) for at in ats)), []).append(ats)
     return [
         describe_lead(alike[0][0], [at.users for at in alike[0]], [ats[0].level for ats in alike])
         for alike in groups.values()

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from study.analyze.startup_captures import sort_captures
-from study.analyze.startup_clock import seconds_between
+from study.analyze.startup_clock import STAMP_RESOLUTION_S, seconds_between
 from study.analyze.startup_figures import read_figures
 from study.analyze.startup_lines import Line, iter_raw, parse_line
 from study.analyze.startup_patterns import Kind, find_readings
@@ -24,8 +24,6 @@ _HEARTBEAT = re.compile(r"No available shared memory broadcast|Waiting for \d+ l
 _TEXT_CHARS = 160
 MODULE_BUILD_LINE = re.compile(r"Building JIT module \S")
 """FlashInfer begins to build a module; it prints no line at its end."""
-SAME_TIME_S = 1.0
-"""Lines within the resolution of log stamps of such a line are other processes', and do not end the build."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +116,13 @@ def _note_silence(marks: Marks, previous: Mark | None, mark: Mark, line: Line, s
         return previous
     if _HEARTBEAT.search(line.message):
         return previous
-    gap_s = 0.0 if previous is None else seconds_between(previous.stamp, mark.stamp)
-    if previous is not None and gap_s >= silence_s:
+    if previous is None:
+        return mark
+    gap_s = seconds_between(previous.stamp, mark.stamp)
+    if gap_s >= silence_s:
         marks.silences.append(Silence(previous, mark))
-    if previous is not None and MODULE_BUILD_LINE.search(previous.text) and gap_s <= SAME_TIME_S:
-        return previous
-    return mark
+    # A line at the time of one that begins a build is another process's, and does not end the build.
+    return previous if gap_s <= STAMP_RESOLUTION_S and MODULE_BUILD_LINE.search(previous.text) else mark
 
 
 def _finish(marks: Marks, log: StartLog) -> Marks:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from study.analyze.startup_clock import infer_utc_offset, seconds_between, stamp_to_unix
+from study.analyze.startup_clock import STAMP_RESOLUTION_S, infer_utc_offset, seconds_between, stamp_to_unix
 from study.analyze.startup_marks import MODULE_BUILD_LINE, Mark, Marks, Silence, read_marks
 
 Source = Literal["log figure", "gap between stamps", "own stamp"]
@@ -24,7 +24,6 @@ SILENCE_S = 10.0
 """A silence of this length is named as a part of its own; the shortest that matters beside a start of half a minute."""
 CONFIGURATION = "imports and configuration"
 MODULE_BUILD = "FlashInfer module build"
-_STAMP_RESOLUTION_S = 1.0
 _NAME_CHARS = 60
 
 
@@ -154,7 +153,7 @@ class _Timeline:
         else:
             self._add_silent(self._silent_parts(self.cursor_s, begin_s))
         room_s = end_s - begin_s
-        laid_s = seconds if seconds <= room_s + _STAMP_RESOLUTION_S else room_s
+        laid_s = seconds if seconds <= room_s + STAMP_RESOLUTION_S else room_s
         evidence = (end.text,) if laid_s == seconds else (end.text, f"the stamps leave {room_s:g} s for {seconds:g} s")
         self._add(name, laid_s, "log figure", evidence)
         self.cursor_s = max(begin_s + laid_s, end_s)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from study.analyze.evidence import check_launch_level
+from study.analyze.evidence import check_launch_level, counting_start_s
 from study.analyze.formats import format_mhz, format_ms
 from study.analyze.judged_runs import JudgedRun, judge_runs, order_levels, split_judged
 from study.analyze.run_digest import Study
@@ -29,7 +29,7 @@ COMPARISON_COLUMNS = ("level", "users", "block", "seed", "machine", "launch", "v
 SESSION_COLUMNS = ("card", "users", "levels", "tpot", "sm_clock")
 SESSION_FIGURE_COLUMNS = (
     *("card", "users", "level", "runs", "machines", "median_tpot_ms", "least_tpot_ms", "greatest_tpot_ms"),
-    "median_sm_clock_mhz",
+    *("median_ttft_ms", "median_sm_clock_mhz"),
 )
 LEFT_OUT_COLUMNS = ("kind", "id", "level", "block", "seed", "users", "reason", "detail")
 _FLOAT_ENDINGS = ("_ms", "_s", "_w", "_c", "_mhz", "_j", "_per_request", "_share")
@@ -115,8 +115,8 @@ def _comparison_row(one: JudgedRun) -> dict[str, Any] | None:
 def session_figures(study: Study, judged: Judged | None = None, levels: Sequence[str] = ()) -> pd.DataFrame:
     """Return one row a kind of card, number of users and level (`SESSION_FIGURE_COLUMNS`); null where no run counts.
 
-    Each figure is a median over runs: of their median TPOT over requests, and of their median SM clock. The least and
-    the greatest of the runs' median TPOT are the seed range of the 2026.10 edition.
+    Each figure is a median over runs: of their median TPOT and time to the first token over requests, and of their
+    median SM clock. The least and the greatest of the runs' median TPOT are the seed range of the 2026.10 edition.
     """
     kinds = split_judged(study, judged or judge_runs(study))
     rows = [{"card": card, **row} for card, part, runs in kinds for row in _session_rows(part, runs, levels)]
@@ -139,18 +139,19 @@ def _measured_levels(study: Study) -> list[str]:
 
 def _session_row(users: int, level: str, runs: Judged) -> dict[str, Any]:
     counting = [one for one in runs if one.counts and one.figures is not None]
-    tpot = [one.figures.median_tpot_ms for one in counting if one.figures and one.figures.median_tpot_ms is not None]
-    clock = [figures.median_sm_clock_mhz for one in counting if (figures := one.figures) is not None]
-    clock_read = [mhz for mhz in clock if mhz is not None]
+    names = ("median_tpot_ms", "median_ttft_ms", "median_sm_clock_mhz")
+    known = {
+        name: [value for one in counting if (value := getattr(one.figures, name)) is not None] for name in names
+    }
+    tpot = known["median_tpot_ms"]
     return {
         "users": users,
         "level": level,
         "runs": len(counting),
         "machines": len({one.machine for one in counting}),
-        "median_tpot_ms": statistics.median(tpot) if tpot else None,
+        **{name: statistics.median(values) if values else None for name, values in known.items()},
         "least_tpot_ms": min(tpot, default=None),
         "greatest_tpot_ms": max(tpot, default=None),
-        "median_sm_clock_mhz": statistics.median(clock_read) if clock_read else None,
     }
 
 
@@ -213,7 +214,7 @@ def _left_out_launch(launch: LaunchRecord) -> dict[str, Any] | None:
         reason = "level_not_as_asked"
     else:
         return None
-    if launch.first_token_s is not None and state != "failed" and not launch.fills_caches:
+    if counting_start_s(launch) is not None:
         detail = f"{detail}; its start counts" if detail else "its start counts"
     place = {"kind": "launch", "id": launch.launch_id, "level": launch.level, "block": launch.block}
     return {**place, "reason": reason, "detail": detail}

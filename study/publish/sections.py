@@ -247,10 +247,11 @@ def _session_block(one: Shown, kind: str) -> Block:
             warnings.append(f"This session was {say_throttling(heat)}.")
     elif heat is not None and heat.throttled:
         warnings.append(f"{capitalised(say_throttled_in_cooled(heat))}.")
+    told = REASON_NOT_THROTTLED if say_never_throttled(found) else None
     warnings += [
         f"No figure of level {level}: {clean_text(why, LONGEST_CELL)}"
         for level, why in found.failed_levels.items()
-        if not (say_never_throttled(found) and why.endswith(REASON_NOT_THROTTLED))
+        if told is None or not why.endswith(told)
     ]
     tables += [table for table in (list_reference(found, one.view.reference_lines), list_card_use(found)) if table]
     if len(found.left_out):

@@ -211,13 +211,13 @@ def list_session(found: Findings, users: Sequence[int]) -> Sheet:
 
 def list_first_tokens(found: Findings, users: Sequence[int]) -> Sheet:
     """Lay out the time to the first token, level by level: medians over runs that count of each run's median."""
-    runs = found.runs[found.runs["counts"].astype(bool) & found.runs["median_ttft_ms"].notna()]
-    levels = [level for level in found.levels if (runs["level"] == level).any()]
-    medians = runs.groupby(["users", "level"])["median_ttft_ms"].median()
+    known = found.session_figures.dropna(subset=["median_ttft_ms"])
+    cells = known.set_index(["users", "level"])["median_ttft_ms"].to_dict()
+    levels = [level for level in found.levels if (known["level"] == level).any()]
     rows = [
-        (format_count(count), *(format_ms([medians.get((count, level))]) for level in levels))
+        (format_count(count), *(format_ms([cells.get((count, level))]) for level in levels))
         for count in users
-        if (runs["users"] == count).any()
+        if (known["users"] == count).any()
     ]
     return Sheet("Time to the first token: medians over runs", ("users", *levels), tuple(rows))
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from study.analyze.evidence import check_launch_level
+from study.analyze.evidence import counting_start_s
 from study.analyze.judged_runs import order_levels
 from study.analyze.startup_parts import OwnStamps, read_parts
 from study.records import LaunchRecord
@@ -50,11 +50,7 @@ class LevelParts:
 
 def good_starts(launches: Sequence[LaunchRecord]) -> list[LaunchRecord]:
     """Return the measured launches that got to a first token and ran their level as asked."""
-    return [
-        one
-        for one in launches
-        if not one.fills_caches and one.first_token_s is not None and check_launch_level(one)[0] != "failed"
-    ]
+    return [one for one in launches if counting_start_s(one) is not None]
 
 
 def read_level_parts(
