@@ -440,6 +440,12 @@ def test_advice_that_depends_on_users():
     assert re.search(r"faster at 8 users \(9\.\d|faster at 8 users \(10", text_of(by_users))
 
 
+def test_users_without_a_run_of_a_level_are_named():
+    found = find(Card({"default": {1: 5.0, 8: 5.0, 32: 6.0}, "eager": {1: 5.5, 8: 5.5}}, TWO_STARTS).study())
+    said = text_of(advise(found)["by_users"])
+    assert re.search(r"eager is slower at 1 and 8 users \([\d.]+ to [\d.]+ percent\), not compared at 32 users\.", said)
+
+
 def test_three_blocks_are_preliminary():
     found = find(l4_card(blocks=3).study())
     production = advise(found)["production"]

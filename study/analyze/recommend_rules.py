@@ -137,7 +137,7 @@ def _differing(case: Case) -> list[str]:
 
 
 def _range_over_users(pairs: Sequence[Pair]) -> str:
-    """Write where a level stands how, with its least and greatest percentage there."""
+    """Write where a level stands how, with its least and greatest percentage there, and where it has none."""
     parts = []
     for kind in Standing:
         members = [pair for pair in pairs if stand(pair) is kind and pair.effect_percent is not None]
@@ -149,6 +149,9 @@ def _range_over_users(pairs: Sequence[Pair]) -> str:
             ends = dict.fromkeys(number(point) for point in (min(points), max(points)))
             words = USERS_WORDS[kind]
             parts.append(f"{words} at {where} ({' to '.join(ends)} percent)")
+    lacking = [pair.users for pair in pairs if pair.effect_percent is None and pair.users is not None]
+    if parts and lacking:
+        parts.append(f"not compared at {format_users(lacking)}")
     return f"{pairs[0].level} is {', '.join(parts)}." if parts else ""
 
 
