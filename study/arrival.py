@@ -3,8 +3,8 @@
     .arriving-<launch>/  being written     .arrived-<launch>/  whole: its files are linked into place, the launch last
 
 Whoever is killed in between leaves one of the two: what was whole is finished by the next one, the rest is removed.
-Records keep their bytes and names. The unmeasured starts that fill caches alone are called the same on every machine
-and enter no figure: they get the next number here.
+Records keep their bytes and names; runs that were packed come unpacked. The unmeasured starts that fill caches alone
+are called the same on every machine and enter no figure: they get the next number here.
 """
 
 import hashlib
@@ -23,6 +23,7 @@ from study.agreement import find_other_versions
 from study.design.plain_files import explain_fields, shown
 from study.design.whole_files import FOLDER, make_folder, sync_folder, write_through
 from study.errors import RecordError
+from study.record_files import identity_in, lies_at, open_record, read_unpacked
 from study.records import LaunchRecord, RunRecord, SessionRecord, find_contradictions
 from study.store import Store, check_comparable
 
@@ -34,27 +35,27 @@ _R = TypeVar("_R", bound=BaseModel)
 
 @dataclass(frozen=True)
 class LaunchFiles:
-    """One launch as it lies on disk: its record, those of its runs, and its server's log (None where there is none)."""
+    """One launch: its record, those of its runs (unpacked), and its server's log (None where there is none)."""
 
     launch: bytes
     runs: tuple[bytes, ...]
     log: bytes | None
 
 
-def read_launches(raw: Path, known: Collection[str]) -> Iterator[tuple[str, LaunchFiles]]:
-    """Yield the name and the files of every finished launch in a raw folder, but for those that are `known`."""
-    finished = [path for path in sorted(raw.glob("launch-*.json")) if path.name not in known]
+def read_launches(store: Store, known: Collection[str]) -> Iterator[tuple[str, LaunchFiles]]:
+    """Yield the name and the files of every finished launch in a store, but for those that are `known`."""
+    finished = [path for path in store.record_files("launch") if path.name not in known]
     if not finished:
         return
-    runs: dict[str, list[Path]] = {}
-    for path in sorted(raw.glob("run-*.json")):
+    runs: dict[str, list[bytes]] = {}
+    for path in store.record_files("run"):
         if path.name not in known:
-            runs.setdefault(json.loads(path.read_bytes()).get("launch_id"), []).append(path)
+            content = open_record(path).content
+            runs.setdefault(json.loads(content).get("launch_id"), []).append(content)
     for path in finished:
-        served = runs.get(path.stem.partition("-")[2], ())
+        served = tuple(runs.get(identity_in(path.name), ()))
         log = path.with_suffix(".log")
-        contents = tuple(run.read_bytes() for run in served)
-        yield path.name, LaunchFiles(path.read_bytes(), contents, log.read_bytes() if log.is_file() else None)
+        yield path.name, LaunchFiles(path.read_bytes(), served, log.read_bytes() if log.is_file() else None)
 
 
 def receive_launch(store: Store, files: LaunchFiles, first: LaunchRecord | None) -> LaunchRecord | None:
@@ -81,8 +82,8 @@ def receive_launch(store: Store, files: LaunchFiles, first: LaunchRecord | None)
             return None
         launch, files = _number_here(launch, files, store.next_attempt)
     wanted = _name_files(launch, runs, files)
-    there = [name for name in wanted if (store.raw / name).exists()]
-    if there and all((store.raw / name).is_file() and _same(store.raw / name, wanted[name]) for name in wanted):
+    there = [name for name in wanted if (store.raw / name).exists() or lies_at(store.raw / name)]
+    if there and all(_same(store.raw / name, wanted[name]) for name in wanted):
         return None
     if there:
         clash = f"'{shown(store.raw / there[0])}' is there with other content"
@@ -182,7 +183,7 @@ def _name_files(launch: LaunchRecord, runs: Mapping[str, bytes], files: LaunchFi
 
 
 def _same(path: Path, content: bytes) -> bool:
-    return path.read_bytes() == content
+    return lies_at(path) is not None and read_unpacked(path) == content
 
 
 def _commit(store: Store, launch_id: str, files: Mapping[str, bytes]) -> None:

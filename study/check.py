@@ -10,7 +10,7 @@ from study.design.plan import make_plan
 from study.errors import InputError
 from study.reading import StudyOf
 from study.reading_runs import HEADS
-from study.record_files import RunHead
+from study.record_files import PACKED, RunHead, identity_in
 from study.records import LaunchRecord, SessionRecord, number_of
 from study.store import Store, sha256
 
@@ -59,20 +59,21 @@ def _check_logs(store: Store, records: StudyOf[RunHead]) -> Iterator[str]:
 
 def _check_strangers(store: Store) -> Iterator[str]:
     """Tell which entries of the folder are no file of a study; hidden ones are the runner's own."""
-    launched = {path.stem.partition("-")[2] for path in (*store.record_files("launch"), *store.open_files())}
+    launched = {identity_in(path.name) for path in (*store.record_files("launch"), *store.open_files())}
+    runs = set(store.record_files("run"))
     for path in sorted(store.raw.iterdir()):
-        if path.name.startswith(".") or path.suffix == ".json":
+        if path.name.startswith(".") or path.suffix == ".json" or path in runs:
             continue
         if path.suffix != ".log":
             yield f"{shown(path.name)}: no file of a study; a record that was renamed counts nowhere"
-        elif not path.name.startswith("launch-") or path.stem.partition("-")[2] not in launched:
+        elif not path.name.startswith("launch-") or path.stem.removeprefix("launch-") not in launched:
             yield f"{shown(path.name)}: a log without a record"
 
 
 def _check_left_open(store: Store, records: StudyOf[RunHead]) -> Iterator[str]:
     closed = {launch.launch_id for launch in records.launches}
     for path in store.open_files():
-        if path.stem.removeprefix("open-") in closed:
+        if identity_in(path.name) in closed:
             yield f"{shown(path.name)}: its launch has a record already; remove it"
         else:
             yield f"{shown(path.name)}: a launch was left open; running the session again closes it"
@@ -83,7 +84,7 @@ def _check_completeness(store: Store, records: StudyOf[RunHead]) -> Iterator[str
 
     A file that cannot be read is there: it has its own line, and what hangs on its content is not judged.
     """
-    launched = {path.stem.removeprefix("launch-") for path in store.record_files("launch")}
+    launched = {identity_in(path.name) for path in store.record_files("launch")}
     for run in records.runs:
         if run.launch_id not in launched:
             yield f"run-{run.run_id}.json: its launch '{shown(run.launch_id)}' has no record"
@@ -99,9 +100,10 @@ def _check_numbers(store: Store, records: StudyOf[RunHead]) -> Iterator[str]:
     items: list[LaunchRecord | RunHead] = [*records.launches, *records.runs]
     for item in items:
         before = f"{_key(item)}-a{item.attempt - 1}"
-        names = (f"{item.kind}-{before}.json", f"launch-{before}.log", f"open-{before}.json")
-        if item.attempt > 1 and not any(is_file(store.raw / name) for name in names):
-            yield f"{names[0]} is not there, though attempt {item.attempt} is"
+        name = f"{item.kind}-{before}.json"
+        names = (name, f"{name}{PACKED}", f"launch-{before}.log", f"open-{before}.json")
+        if item.attempt > 1 and not any(is_file(store.raw / one) for one in names):
+            yield f"{name} is not there, though attempt {item.attempt} is"
     numbers = [number_of(session) for session in records.sessions]
     for number in range(1, min(max(numbers, default=bool(items)), len(numbers) + 1) + 1):
         if number not in numbers and not is_file(store.raw / f"session-{number}.json"):
@@ -138,7 +140,7 @@ def _check_sessions(store: Store, records: StudyOf[RunHead]) -> Iterator[str]:
     for run in records.runs:
         if _key(run) not in planned:
             yield f"run-{run.run_id}.json: no session asked for it"
-    done = {path.stem.removeprefix("run-").rpartition("-a")[0] for path in store.record_files("run")}
+    done = {identity_in(path.name).rpartition("-a")[0] for path in store.record_files("run")}
     for launch in records.launches:
         yield from _check_runs_of(launch, asked, done)
 

@@ -7,15 +7,17 @@ from study.arrival import add_session, check_belongs, finish_arrivals, read_laun
 from study.design.counting import format_counted
 from study.design.plain_files import shown
 from study.errors import InputError
+from study.record_files import open_record
 from study.records import LaunchRecord
-from study.store import Store, StudyRecords, sha256
+from study.store import Store, StudyRecords
 
 
 def gather_study(store: Store, folders: Sequence[Path]) -> list[str]:
     """Bring the records of a study from other data folders into `store`.
 
-    Measured launches and runs keep their names and bytes. Sessions and the unmeasured starts that fill caches, which
-    every machine counts from 1, get the next numbers here. What is there already is left as it is.
+    Measured launches and runs keep their names and bytes; runs that were packed come unpacked. Sessions and the
+    unmeasured starts that fill caches, which every machine counts from 1, get the next numbers here. What is there
+    already is left as it is.
 
     Args:
         store: where the records come to.
@@ -64,16 +66,16 @@ def _check_names(store: Store, sources: Sequence[Store]) -> None:
         for path in (*one.record_files("launch"), *one.record_files("run")):
             if path.name.startswith("launch-fill-"):
                 continue
-            digest = sha256(path)
-            other, known = seen.setdefault(path.name, (one, digest))
-            if other is not one and known != digest:
+            file = open_record(path)
+            other, known = seen.setdefault(file.name, (one, file.sha256))
+            if other is not one and known != file.sha256:
                 places = f"'{shown(other.raw)}' and '{shown(one.raw)}'"
-                raise InputError(f"{places} both made {path.name}; give each machine seeds of its own")
+                raise InputError(f"{places} both made {file.name}; give each machine seeds of its own")
 
 
 def _bring(store: Store, source: Store, records: StudyRecords, first: LaunchRecord | None) -> str:
     launches = runs = 0
-    for _, files in read_launches(source.raw, ()):
+    for _, files in read_launches(source, ()):
         if receive_launch(store, files, first) is not None:
             launches += 1
             runs += len(files.runs)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from study.agreement import find_disagreements
+from study.design.plain_files import shown
 from study.errors import RecordError
 from study.reading_runs import R, RunReader, Taken, take_runs
 from study.record_files import READERS, RunHead, check_place, name_contradictions, open_record
@@ -87,8 +88,7 @@ def read_folder(
     reader = choose(frame)
     runs: list[R] = []
     for taken in take_runs([path for path in paths if path.name.startswith("run-")], study, reader):
-        runs.extend(taken.kept)
-        folder.note(taken)
+        runs.extend(folder.note(taken))
     records: StudyOf[R] = replace(frame, runs=tuple(runs), files=folder.files())
     disagreements = find_disagreements(records.launches, [reader.head(one) for one in runs])
     return ReadingOf(records, (*folder.faults(), *disagreements))
@@ -116,11 +116,15 @@ class _Folder:
             self._faults.setdefault(path.name, []).extend(name_contradictions(file, record))
             self._records[file.kind].append(record)
 
-    def note(self, taken: Taken[Any]) -> None:
-        """Note what became of a run's file."""
+    def note(self, taken: Taken[R]) -> tuple[R, ...]:
+        """Note what became of a run's file; return what was kept of it, of one that lies there twice once."""
+        if taken.name in self._faults:
+            self._faults[taken.name].append(f"'{shown(taken.name)}' lies there packed and unpacked; remove one of them")
+            return ()
         self._faults[taken.name] = list(taken.faults)
         if taken.kept:
             self._files["run"][taken.name] = taken.sha256
+        return taken.kept
 
     def frame(self) -> StudyOf[Any]:
         """Return the study without its runs."""

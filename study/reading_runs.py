@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from study.design.plain_files import shown
 from study.errors import RecordError
 from study.process_pool import Pool, Shared
-from study.record_files import RecordFile, RunHead, check_place, head_of, name_contradictions, open_record
+from study.record_files import PACKED, RecordFile, RunHead, check_place, head_of, name_contradictions, open_record
 from study.records import RunRecord
 
 R = TypeVar("R")
@@ -53,7 +53,7 @@ class Taken(Generic[R]):
     """What became of one run's file.
 
     Attributes:
-        name: of the file.
+        name: of the file, unpacked.
         faults: what is wrong with it.
         sha256: (hex) of its bytes.
         kept: what was taken, of a record that contradicts itself too; empty where nothing could be.
@@ -105,8 +105,8 @@ def _look(path: Path, study: str, reader: RunReader[R]) -> Taken[R] | RecordFile
             return file
         check_place(file, reader.head(known), study)
     except RecordError as error:
-        return Taken(path.name, (str(error),))
-    return Taken(path.name, (), file.sha256, (known,))
+        return Taken(path.name.removesuffix(PACKED), (str(error),))
+    return Taken(file.name, (), file.sha256, (known,))
 
 
 @dataclass(frozen=True)
@@ -123,8 +123,8 @@ class _Parser(Generic[R]):
                 raise RecordError(f"'{shown(file.path)}' holds no run")
             check_place(file, record, self.study)
         except RecordError as error:
-            return Taken(file.path.name, (str(error),))
-        return Taken(file.path.name, name_contradictions(file, record), file.sha256, (self.take(record),), new=True)
+            return Taken(file.name, (str(error),))
+        return Taken(file.name, name_contradictions(file, record), file.sha256, (self.take(record),), new=True)
 
 
 def _settle(one: Taken[R] | Shared[RecordFile, Taken[R]], reader: RunReader[R]) -> Taken[R]:

@@ -1,15 +1,22 @@
-"""Record files, read one at a time: whole and as the schema has it, or refused with the file's name and the field."""
+"""Record files, read one at a time: whole and as the schema has it, or refused with the file's name and the field.
 
+A run's file may be packed by gzip, `run-<id>.json.gz`: the same record in about a third of the bytes. Names and hashes
+are those of the file that was packed, so packing changes nothing that is built of it.
+"""
+
+import gzip
 import hashlib
+import io
 import json
 import re
+import zlib
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from study.design.plain_files import decode_utf8, explain_fields, keys_once, parse_json, read_bytes, shown
+from study.design.plain_files import decode_utf8, explain_fields, is_file, keys_once, parse_json, read_bytes, shown
 from study.errors import InputError, RecordError
 from study.records import (
     SCHEMA_VERSION,
@@ -27,7 +34,9 @@ _TYPES = (("launch", LaunchRecord), ("run", RunRecord), ("session", SessionRecor
 READERS: dict[str, TypeAdapter[Any]] = {kind: TypeAdapter(record) for kind, record in _TYPES}
 
 MOST_RECORD_BYTES = 64 * 2**20
-"""A record with 40,000 requests has about 5 MB; a larger file than this is none of ours."""
+"""A record with 40,000 requests has about 5 MB; what is larger than this, packed or unpacked, is none of ours."""
+PACKED = ".gz"
+"""How the name of a packed run ends."""
 _OWN_NAMES = {"launch_id", "run_id", "attempt", "log"}
 """What may differ between a record and a copy of it."""
 
@@ -75,12 +84,17 @@ def hash_content(record: LaunchRecord | RunRecord) -> str:
 
 @dataclass(frozen=True)
 class RecordFile:
-    """A record's file as it lies there: `sha256` (hex) is that of all of its bytes."""
+    """A record's file: `content` is its JSON, unpacked, and `sha256` (hex) that of all of it."""
 
     path: Path
     kind: str
     content: bytes = field(repr=False)
     sha256: str
+
+    @property
+    def name(self) -> str:
+        """Its name, unpacked."""
+        return self.path.name.removesuffix(PACKED)
 
     def parse(self) -> Record:
         """Return the record.
@@ -97,7 +111,7 @@ def open_record(path: Path) -> RecordFile:
     """Read the bytes of a record's file; its kind is how its name begins.
 
     Raises:
-        RecordError: no kind has such a name, or it cannot be read as a file.
+        RecordError: no kind has such a name, or it cannot be read as a file, or not be unpacked.
 
     """
     kind = path.name.split("-")[0]
@@ -107,7 +121,50 @@ def open_record(path: Path) -> RecordFile:
         content = read_bytes(path, MOST_RECORD_BYTES)
     except InputError as error:
         raise RecordError(str(error)) from None
+    if path.suffix == PACKED:
+        content = _unpack(path, content)
     return RecordFile(path, kind, content, hashlib.sha256(content).hexdigest())
+
+
+def lies_at(path: Path) -> Path | None:
+    """Return where a raw file lies that has the name `path` unpacked: there, or packed beside it; None if nowhere."""
+    packed = path.with_name(path.name + PACKED)
+    return next((one for one in (path, packed) if is_file(one)), None)
+
+
+def read_unpacked(path: Path) -> bytes:
+    """Return the bytes of a raw file that has the name `path` unpacked, whether it is packed or not.
+
+    Raises:
+        RecordError: it lies nowhere, or cannot be read or unpacked.
+
+    """
+    place = lies_at(path)
+    if place is None:
+        raise RecordError(f"raw file '{shown(path)}' is missing; restore it from a copy")
+    try:
+        content = place.read_bytes()
+    except OSError as error:
+        raise RecordError(f"'{shown(place)}' cannot be read: {error.strerror}") from None
+    return content if place == path else _unpack(place, content)
+
+
+def _unpack(path: Path, held: bytes) -> bytes:
+    """Return what gzip packed, whole and of a size that a record has."""
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(held)) as file:
+            content = file.read(MOST_RECORD_BYTES + 1)
+    except (EOFError, OSError, zlib.error) as error:
+        what = f"'{shown(path)}' cannot be unpacked ({shown(error)})"
+        raise RecordError(f"{what}; restore it from a copy or remove it") from None
+    if len(content) > MOST_RECORD_BYTES:
+        raise RecordError(f"'{shown(path)}' unpacks to more than {MOST_RECORD_BYTES / 2**20:g} MiB; no record does")
+    return content
+
+
+def identity_in(name: str) -> str:
+    """Return the id that a record's file name gives: `b1-O0-u1-a1` of `run-b1-O0-u1-a1.json`, packed or not."""
+    return name.removesuffix(PACKED).removesuffix(".json").partition("-")[2]
 
 
 def check_place(file: RecordFile, record: Record | RunHead, study: str) -> None:
@@ -118,7 +175,7 @@ def check_place(file: RecordFile, record: Record | RunHead, study: str) -> None:
 
     """
     identity = record.run_id if isinstance(record, RunHead) else identity_of(record)
-    if file.path.stem != f"{file.kind}-{identity}":
+    if identity_in(file.path.name) != identity:
         held = f"{record.kind} '{shown(identity)}'"
         raise RecordError(f"'{shown(file.path)}' holds {held}; a record keeps its file name")
     if record.study != study:

@@ -3,6 +3,8 @@
     data/raw/<study>/launch-<id>.json   one a launch        data/raw/<study>/launch-<id>.log   its server's log
     data/raw/<study>/run-<id>.json      one a run           data/raw/<study>/session-<n>.json    what was asked for
 
+The runs of a study that is on file may be packed (`gzip -9n run-*.json`), which makes `run-<id>.json.gz` of them.
+
 While a launch is open its record so far lies in `open-<id>.json`: a runner that dies leaves it, and the next one
 closes it as `interrupted`.
 """
@@ -25,7 +27,7 @@ from study.errors import InputError, RecordError
 from study.reading import ReadingOf, StudyOf, read_folder
 from study.reading import StudyRecords as StudyRecords
 from study.reading_runs import WHOLE, R, RunReader
-from study.record_files import READERS, open_record
+from study.record_files import PACKED, READERS, open_record
 from study.records import SCHEMA_VERSION, LaunchRecord, Record, RunRecord, identity_of
 
 _PART = re.compile(r"\..+\.(?:json|log)\.\d+$")
@@ -119,7 +121,8 @@ class Store:
 
     def record_files(self, kind: str) -> list[Path]:
         """Return the files named as records of a kind (`launch`, `run`, `session`), whatever is in them."""
-        return self._files(f"{kind}-*.json")
+        packed = self._files(f"run-*.json{PACKED}") if kind == "run" else []
+        return sorted([*self._files(f"{kind}-*.json"), *packed])
 
     def open_files(self) -> list[Path]:
         """Return the files of launches that are open, or were left so."""
@@ -127,7 +130,7 @@ class Store:
 
     def next_attempt(self, key: str) -> int:
         """Return the first attempt number (from 1) that no file of this launch or run uses."""
-        pattern = re.compile(rf"(?:launch|run|open)-{re.escape(key)}-a(\d+)\.(?:json|log)$")
+        pattern = re.compile(rf"(?:launch|run|open)-{re.escape(key)}-a(\d+)\.(?:json|log)(?:{re.escape(PACKED)})?$")
         used = [int(match[1]) for path in self._files("*") if (match := pattern.match(path.name))]
         return max(used, default=0) + 1
 
@@ -165,7 +168,8 @@ class Store:
         """
         if not self.raw.is_dir():
             raise InputError(f"no raw folder '{self.raw}'; run the session first, or name another study")
-        return read_folder(self.study, self._files("*.json"), choose)
+        packed = self._files(f"run-*.json{PACKED}")
+        return read_folder(self.study, sorted([*self._files("*.json"), *packed]), choose)
 
     def _files(self, pattern: str) -> list[Path]:
         return sorted(self.raw.glob(pattern)) if self.raw.is_dir() else []

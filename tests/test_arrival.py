@@ -56,7 +56,7 @@ def test_what_is_read_on_one_side_is_what_comes_to_the_other(store, tmp_path):
     run = make_run(launch)
     for one in (files_of(launch, run), files_of(later)):
         receive_launch(store, one, None)
-    found = dict(read_launches(store.raw, {"launch-b1-O0-a2.json"}))
+    found = dict(read_launches(store, {"launch-b1-O0-a2.json"}))
     assert found == {"launch-b1-O0-a1.json": files_of(launch, run)}
 
 

@@ -196,7 +196,7 @@ def find_difference(asked: Mapping[str, str], here: Mapping[str, str]) -> str | 
 
 
 def _bring(store: Store, known: set[str]) -> Iterator[Message]:
-    for name, files in read_launches(store.raw, known):
+    for name, files in read_launches(store, known):
         known.add(name)
         yield Brought(files)
 

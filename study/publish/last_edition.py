@@ -4,6 +4,7 @@ Editions that are named by year and month (`2026.11`, `2026.11.1`) are a row of 
 that is older, among `editions/` and the reference editions. Any other name is a draft, which has none before it.
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -19,7 +20,8 @@ from study.publish.edition import Edition
 from study.publish.plain_text import escape_markdown
 from study.publish.versus import render_versus
 from study.publish.versus_side import list_names, read_side
-from study.store import sha256
+from study.record_files import PACKED, lies_at, read_unpacked
+from study.store import Store
 
 _RELEASE = re.compile(r"(\d{4})\.(\d{2})(?:\.(\d{1,3}))?")
 
@@ -90,13 +92,18 @@ def _is_rehearsal(folder: Path) -> bool:
 def _find_changed(root: Path, name: str, data_dir: Path | str) -> str:
     """Say whether raw records have changed since an edition was published; empty where none has."""
     for one in _read_manifest(root / "editions" / name).get("studies", []):
-        raw = root / data_dir / "raw" / one["study"]
         known: Mapping[str, str] = one["files"]
-        records = {path.name for kind in ("launch", "run", "session") for path in raw.glob(f"{kind}-*.json")}
-        same = all((raw / file).is_file() and sha256(raw / file) == digest for file, digest in known.items())
-        if not same or not records <= set(known):
+        store = Store(root / data_dir, one["study"])
+        paths = [path for kind in ("launch", "run", "session") for path in store.record_files(kind)]
+        same = all(_is_same(store.raw / file, digest) for file, digest in known.items())
+        if not same or not {path.name.removesuffix(PACKED) for path in paths} <= set(known):
             return f"Records of {one['study']} changed since {name} was published; they are read as they are now."
     return ""
+
+
+def _is_same(path: Path, digest: str) -> bool:
+    """Say whether a raw file lies there, packed or not, with this SHA-256 of what it holds unpacked."""
+    return lies_at(path) is not None and hashlib.sha256(read_unpacked(path)).hexdigest() == digest
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:

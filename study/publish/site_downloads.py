@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from study.errors import InputError
+from study.record_files import lies_at, read_unpacked
 from study.store import sha256
 
 SUMS = "SHA256SUMS"
@@ -42,12 +43,6 @@ class Archive:
         return sha256(self.path)
 
 
-def list_raw_files(raw: Path) -> dict[str, str]:
-    """Return every finished file of a raw folder with its SHA-256; the lock and launches still open are left out."""
-    kept = (path for path in raw.iterdir() if path.is_file() and not path.name.startswith((".", "open-")))
-    return {path.name: sha256(path) for path in sorted(kept)}
-
-
 def pack_raw(raw: Path, files: Mapping[str, str], target: Path) -> Archive:
     """Pack raw files into a `.tar.gz` with a `SHA256SUMS` beside them, as `sha256sum --check` reads it.
 
@@ -55,7 +50,7 @@ def pack_raw(raw: Path, files: Mapping[str, str], target: Path) -> Archive:
 
     Args:
         raw: the study's raw folder; its name is the folder in the archive.
-        files: file name to the SHA-256 that it must have.
+        files: file name to the SHA-256 that it must have, both unpacked, as an edition's manifest has them.
         target: the archive; its folder is made.
 
     Raises:
@@ -80,9 +75,9 @@ def pack_raw(raw: Path, files: Mapping[str, str], target: Path) -> Archive:
 
 
 def _read_checked(path: Path, digest: str) -> bytes:
-    if not path.is_file():
+    if lies_at(path) is None:
         raise InputError(f"raw file '{path}' is missing; restore it, or leave its study out")
-    content = path.read_bytes()
+    content = read_unpacked(path)
     found = hashlib.sha256(content).hexdigest()
     if found != digest:
         raise InputError(f"raw file '{path}' has SHA-256 {found[:12]}..., not {digest[:12]}...; restore it from a copy")
