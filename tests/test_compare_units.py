@@ -115,12 +115,24 @@ def test_several_launches_that_hold_several_seeds_count_as_launches():
     assert "unpaired launches" in pair.notes[0]
 
 
-def test_unequal_seeds_are_unpaired_and_say_so():
-    table = make_table({"default": 0, "O0": 0.02}, blocks=3, users=(1,))
-    pair = compare_levels(table[~((table["block"] == 3) & (table["level"] == "O0"))]).pair("O0", 1)
-    assert (pair.pairing, pair.n_level, pair.n_default) == (Pairing.UNPAIRED_LAUNCHES, 2, 3)
+@pytest.mark.parametrize("blocks", [(2,), (2, 4)])
+def test_a_level_that_joined_later_is_paired_in_the_blocks_it_has(blocks):
+    """Levels are compared within blocks: what sets blocks apart, here 50 percent, is not charged to the level."""
+    table = make_table({"default": 0, "O0": 0.02}, blocks=4, users=(1,))
+    table.loc[table["block"].isin(blocks), "value"] *= 1.5
+    pair = compare_levels(table[(table["level"] == "default") | table["block"].isin(blocks)]).pair("O0", 1)
+    assert (pair.pairing, pair.n_level, pair.n_default) == (Pairing.BLOCKS, len(blocks), len(blocks))
     assert pair.verdict is Verdict.UNDECIDED
-    assert "unpaired" in pair.notes[0]
+    assert pair.effect_percent.point == pytest.approx(2.0, abs=0.5)
+    assert f"{4 - len(blocks)} block" in pair.notes[0]
+
+
+def test_blocks_of_which_each_level_has_others_are_unpaired_and_say_so():
+    table = make_table({"default": 0, "O0": 0.02}, blocks=5, users=(1,))
+    lacking = ((table["level"] == "O0") & (table["block"] < 3)) | ((table["level"] == "default") & (table["block"] == 5))
+    pair = compare_levels(table[~lacking]).pair("O0", 1)
+    assert (pair.pairing, pair.n_level, pair.n_default) == (Pairing.UNPAIRED_LAUNCHES, 3, 4)
+    assert "blocks differ (2 shared)" in pair.notes[0]
     assert pair.sign_flip is None
 
 

@@ -81,7 +81,7 @@ def collect_units(table: pd.DataFrame, level: str, default: str) -> Units:
     """Find what the replicates of two levels are, and lay their log times out by replicate and users.
 
     A launch that holds several blocks or seeds is one replicate, however many runs it holds. Blocks are paired where
-    both levels have the same ones, or share three; else launches are compared as they are.
+    both levels have the same ones, one has no others, or they share three; else launches are compared as they are.
 
     Args:
         table: what `check_table` returned.
@@ -103,7 +103,7 @@ def collect_units(table: pd.DataFrame, level: str, default: str) -> Units:
     first, second = (_lay_out(side, "block") for side in sides)
     shared = first.index.intersection(second.index)
     left_out = len(first.index.union(second.index)) - len(shared)
-    if left_out and len(shared) < LEAST_BLOCKS:
+    if len(shared) < min(LEAST_BLOCKS, len(first), len(second)):
         note = f"blocks differ ({len(shared)} shared): compared as unpaired launches"
         return Units(Pairing.UNPAIRED_LAUNCHES, first, second, (note,))
     notes = (f"{format_counted(left_out, 'block')} without a run of both levels left out",) if left_out else ()
