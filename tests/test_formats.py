@@ -40,7 +40,7 @@ def test_a_small_negative_percentage_has_no_sign():
 
 
 def test_a_negative_percentage_keeps_its_sign():
-    assert format_percent(-5.25) == "-5.3 percent"
+    assert format_percent(-5.25) == "\N{MINUS SIGN}5.3 percent"
 
 
 def test_seconds_as_logs_give_them():

@@ -1,5 +1,6 @@
 import math
 import re
+from dataclasses import replace
 
 import pytest
 from make_records import COMPARABLE, make_cpu_machine, make_launch, make_machine, make_outcome, make_study
@@ -452,6 +453,25 @@ def test_three_blocks_are_preliminary():
     assert production.preliminary
     assert "preliminary: three blocks, five earn a verdict" in text_of(production)
     assert headline(found).endswith(" Preliminary: three blocks, five earn a verdict.")
+
+
+def headline_of(blocks):
+    """Return the headline of a study in which O0 was measured in the first three blocks alone."""
+    tpot_ms = {"default": {1: 5.0}, "O0": {1: 20.0}, "eager": {1: 20.0}}
+    whole = Card(tpot_ms, {**TWO_STARTS, "O0": 30.0}, blocks=blocks).study()
+    return headline(find(replace(whole, runs=tuple(run for run in whole.runs if run.level != "O0" or run.block < 4))))
+
+
+def test_levels_of_three_and_of_four_blocks_are_called_preliminary_once():
+    said = headline_of(4)
+    assert said.endswith(" Preliminary: three to four blocks, five earn a verdict.")
+    assert said.count("five earn a verdict") == 1
+
+
+def test_where_one_level_alone_is_preliminary_it_is_called_so():
+    said = headline_of(5)
+    assert re.search(r"O0 takes [^;]+, preliminary: three blocks, five earn a verdict[;.]", said)
+    assert re.search(r"eager takes [^;]+, five blocks\)[;.]", said)
 
 
 def test_one_block_is_not_enough_evidence():

@@ -43,8 +43,8 @@ def format_count(count: Value) -> str:
 
 
 def format_percent(percent: Value) -> str:
-    """Write a percentage (2.2 is 2.2 %): `2.2 percent`."""
-    return _join([percent], 1, " percent")
+    """Write a percentage (2.2 is 2.2 %): `2.2 percent`; one below zero with a minus sign."""
+    return _join([percent], 1, " percent").replace("-", "\N{MINUS SIGN}")
 
 
 def _join(values: Sequence[Value], digits: int, unit: str) -> str:

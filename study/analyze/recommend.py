@@ -26,17 +26,17 @@ from study.analyze.recommend_parts import COMPILE_OR_GRAPHS, DEBUG_KERNEL, O3
 from study.analyze.recommend_rules import BY_USERS, PRODUCTION, SESSION_KIND
 from study.analyze.recommend_starts import RESTART_OFTEN, say_starts, starts_alone
 from study.analyze.recommend_words import (
-    counted,
+    counted_over,
     in_words,
     interval,
     margin_of,
     number,
     percent,
-    preliminary,
     size_of,
     some_of,
     some_users,
     times,
+    units_of,
     units_to_go,
 )
 from study.analyze.stats_power import FULL_BLOCKS, LEAST_BLOCKS
@@ -91,12 +91,9 @@ def _describe_host_bound(level: str, seen: Sequence[HostBound]) -> str:
         for what, values in ratios.items()
     }
     counts = {found.runs for found in seen}
-    runs = f"{'' if len(counts) == 1 else f'{in_words(min(counts))} to '}{counted(max(counts), 'run')}"
+    behind = "one run" if counts == {1} else f"medians, {counted_over(counts, 'run')}"
     where = f"{level} at {format_users([found.users for found in seen])}"
-    return (
-        f"{where}: {ends['energy']} x the default's energy for a step, {ends['time']} x its time "
-        f"(medians, {runs} each)."
-    )
+    return f"{where}: {ends['energy']} x the default's energy for a step, {ends['time']} x its time ({behind} each)."
 
 
 def _by_level(seen: Sequence[HostBound]) -> list[str]:
@@ -250,15 +247,15 @@ def _say_costs(case: Case, decided: Sequence[Pair]) -> str:
     """Write the costs that are decided in one sentence, the largest first, and name the rest in a second."""
     pairs = sorted(decided, key=lambda pair: abs(_point(pair)), reverse=True)
     users = sorted({count for pair in pairs for count in pair.users_used})
-    costs = [_cost(pair, users, case.findings.margin) for pair in pairs[:NAMED_IN_HEADLINE]]
+    named = pairs[:NAMED_IN_HEADLINE]
+    costs = [_cost(pair, users, case.findings.margin) for pair in named]
     over = format_users(users)
-    notes = dict.fromkeys(_note(pair) for pair in pairs[:NAMED_IN_HEADLINE])
-    if len(notes) == 1:
-        note = next(iter(notes))
-        shared = f" {capitalised(note)}." if note else ""
+    shared = ""
+    if all(pair.preliminary for pair in named) and len({pair.pairing.unit for pair in named}) == 1:
+        shared = f" {capitalised(_note(named))}."
     else:
-        costs = [f"{cost}{note and f', {note}'}" for cost, note in zip(costs, map(_note, pairs), strict=False)]
-        shared = ""
+        notes = [f", {_note([pair])}" if pair.preliminary else "" for pair in named]
+        costs = [f"{cost}{note}" for cost, note in zip(costs, notes, strict=True)]
     first = f"{_where(case.findings)}, at {over}, against {_default(case.findings)}: {'; '.join(costs)}.{shared}"
     left = [f"{pair.level} stands in the table" for pair in pairs[NAMED_IN_HEADLINE:]]
     left += [f"{pair.level} is undecided" for pair in case.having(Standing.UNDECIDED)]
@@ -291,10 +288,10 @@ def _cost(pair: Pair, users: Sequence[int], margin: float) -> str:
     return f"{pair.level}{at} takes {words}{behind}"
 
 
-def _note(pair: Pair) -> str:
-    """Write that a cost is preliminary, or nothing."""
-    units = min(pair.n_level, pair.n_default)
-    return preliminary(units, pair.pairing.unit).removeprefix("; ") if pair.preliminary else ""
+def _note(pairs: Sequence[Pair]) -> str:
+    """Write that costs are preliminary, with the units behind them, which are of one kind."""
+    behind = counted_over([units_of(pair) for pair in pairs], pairs[0].pairing.unit)
+    return f"preliminary: {behind}, {in_words(FULL_BLOCKS)} earn a verdict"
 
 
 def _say_no_cost(case: Case) -> str:

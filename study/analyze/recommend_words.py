@@ -5,7 +5,7 @@ preliminary, how many times as long a large percentage is.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from study.analyze.breakeven import BreakEven, Regime
@@ -54,6 +54,12 @@ def in_words(count: int) -> str:
 def counted(count: int, noun: str) -> str:
     """Write a count with its noun: `one block`, `five blocks`."""
     return f"{in_words(count)} {plural(noun, count)}"
+
+
+def counted_over(counts: Collection[int], noun: str) -> str:
+    """Write the least and the greatest of some counts: `three to four blocks`, or one where they are alike."""
+    least = "" if min(counts) == max(counts) else f"{in_words(min(counts))} to "
+    return f"{least}{counted(max(counts), noun)}"
 
 
 def some_users(users: int) -> str:
