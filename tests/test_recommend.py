@@ -192,8 +192,8 @@ def test_gains_over_the_same_blocks_are_one_sentence_those_told_apart_first():
     ]
     assert describe_gains(gains) == [
         "With warm caches O0 starts 11.5 s sooner than default (95 percent interval of the gain 5.2 to 17.8 s); "
-        "O3 starts 4.0 s later than default (-5.0 to -3.0 s); "
-        "graphs is not told apart from default (6.8 s sooner; -1.0 to 14.7 s); "
+        "O3 starts 4.0 s later than default (\N{MINUS SIGN}5.0 to \N{MINUS SIGN}3.0 s); "
+        "graphs is not told apart from default (6.8 s sooner; \N{MINUS SIGN}1.0 to 14.7 s); "
         "preliminary: three blocks, five earn a verdict."
     ]
 

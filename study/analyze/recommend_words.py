@@ -68,11 +68,11 @@ def some_users(users: int) -> str:
 
 
 def number(value: float) -> str:
-    """Write a number with as many digits as a reader needs: 412, 33.1, 2.2, 0.04."""
+    """Write a number with as many digits as a reader needs: 412, 33.1, 2.2, 0.04; one below zero with a minus sign."""
     size = abs(value)
     digits = 0 if size >= LARGE_PERCENT else 1 if size >= 0.95 else 2
     text = f"{value:,.{digits}f}"
-    return text.removeprefix("-") if float(text.replace(",", "")) == 0.0 else text
+    return text.removeprefix("-") if float(text.replace(",", "")) == 0.0 else text.replace("-", "\N{MINUS SIGN}")
 
 
 def percent(value: float) -> str:
