@@ -30,7 +30,7 @@ def copy_h200(data_dir):
     """Copy the first block alone, so that figures here stay as they are when blocks are added."""
     folder = data_dir / "raw" / H200
     folder.mkdir(parents=True)
-    for pattern in ("*-b1-*-a1.*", "launch-fill-*-a1.*", "session-1.json"):
+    for pattern in ("*-b1-*-a1.*", "launch-fill-default-a1.*", "launch-fill-graphs-only-a1.*", "session-1.json"):
         for path in (ROOT / "data" / "raw" / H200).glob(pattern):
             shutil.copyfile(path, folder / path.name)
 

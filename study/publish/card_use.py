@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from study.analyze.findings import Findings
-from study.analyze.formats import MISSING, format_count, format_ms
+from study.analyze.formats import MISSING, format_count, format_ms, listed
 from study.analyze.reference_line import ReferenceLine, find_reference_line, mean_context_tokens
 from study.analyze.run_digest import Study
 from study.analyze.startup import read_startup
@@ -78,19 +78,27 @@ def _read_log(launches: Sequence[LaunchRecord], log_path: Callable[[str], Path])
 
 
 def say_reference(lines: Sequence[ReferenceLine]) -> tuple[str, ...]:
-    """Say for each card what the least time of a token is made of, or why it is not known; nothing without a GPU."""
-    return tuple(_say_line(line) for line in lines if line.reason != "no GPU")
+    """Say what the least time of a token is made of, or why it is not known; nothing without a GPU.
 
-
-def _say_line(line: ReferenceLine) -> str:
-    if line.least_ms is None or line.weights_gb is None or line.kv_gb is None or line.read_gb_s is None:
-        return f"No reference line on {line.machine}: {line.reason}."
-    return (
-        f"Reference line on {line.machine}: a token for one user reads {line.weights_gb:.2f} GB of weights and "
-        f"{line.kv_gb:.2f} GB of KV cache, which takes {line.least_ms:.2f} ms at the {line.read_gb_s / 1e3:.2f} TB/s "
-        "that the canary read. It is a reference, not a bound to the digit: what a compile level could still win lies "
+    Cards on which a token reads as many bytes share a paragraph.
+    """
+    takes: dict[str, list[str]] = {}
+    unknown = []
+    for line in lines:
+        if line.least_ms is None or line.weights_gb is None or line.kv_gb is None or line.read_gb_s is None:
+            if line.reason != "no GPU":
+                unknown.append(f"No reference line on {line.machine}: {line.reason}.")
+            continue
+        read = f"{line.weights_gb:.2f} GB of weights and {line.kv_gb:.2f} GB of KV cache"
+        at = f"{line.least_ms:.2f} ms on {line.machine} ({line.read_gb_s / 1e3:.2f} TB/s)"
+        takes.setdefault(read, []).append(at)
+    told = [
+        f"Reference line: a token for one user reads {read}, which takes, at the bandwidth that the canary read, "
+        f"{listed(cards)}. It is a reference, not a bound to the digit: what a compile level could still win lies "
         "above it."
-    )
+        for read, cards in takes.items()
+    ]
+    return (*told, *unknown)
 
 
 def list_reference(found: Findings, lines: Sequence[ReferenceLine]) -> Sheet | None:

@@ -10,8 +10,8 @@ from study.publish.sheets import Sheet
 from study.publish.wording import say_interval, say_users, say_verdict
 
 LOCKSTEP = (
-    "Requests of equal length run in lockstep and hardly mix prefill with decode, so these runs hardly exercise "
-    "piecewise CUDA graphs."
+    "Requests of equal length run in lockstep and hardly mix prefill with decode, so a level that has full CUDA graphs "
+    "hardly uses its piecewise ones in these runs."
 )
 SHARED_SERVER = (
     "All seeds of a level share one server process, so what differs between processes is charged to the level: these "
