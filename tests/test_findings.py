@@ -252,6 +252,20 @@ def test_a_throttled_session_says_whether_it_was(clock_mhz, reached):
     assert (found.comparison is not None) is reached
 
 
+def test_units_stand_in_the_order_of_their_blocks_whatever_cards_are_called():
+    study = Card({"default": {1: 5.0}, "O0": {1: 24.0}}, {"default": 69.0, "O0": 36.0}, blocks=3).study()
+    cards = {1: "GPU-c", 2: "GPU-a", 3: "GPU-b"}
+    named = [
+        one.model_copy(update={"machine": make_machine(gpu_name="NVIDIA H200", gpu_uuid=cards[one.block])})
+        for one in study.launches
+    ]
+    found = find(make_study(named, study.runs))
+    starts = {(one.level, one.block): one.first_token_s - one.spawn_s for one in study.launches}
+    in_order = [starts["default", block] for block in (1, 2, 3)]
+    assert found.start_gains[0].default_s == pytest.approx(in_order)
+    assert found.break_evens[0].default_input.start_s == pytest.approx(in_order)
+
+
 def test_blocks_over_two_machines_make_the_machine_the_unit():
     study = Card({"default": {1: 5.0}, "O0": {1: 24.0}}, {"default": 69.0, "O0": 36.0}).study()
     other = make_machine(gpu_uuid="GPU-2", gpu_name="NVIDIA H200", max_sm_clock_mhz=1980.0)

@@ -136,12 +136,36 @@ def test_h200_graphs_are_what_matters(h200):
     assert "graphs carry the speed" in text_of(parts)
 
 
+def only_first_blocks(study, level, blocks):
+    """Return a study in which a level was run in the first blocks alone."""
+    kept = [run for run in study.runs if run.level != level or run.block <= blocks]
+    return replace(study, runs=tuple(kept))
+
+
+def test_a_wait_is_not_said_of_a_level_of_few_runs():
+    tpot_ms = {"default": {1: 5.0, 8: 5.4}, "O0": {1: 6.0, 8: 13.0}, "eager": {1: 30.0, 8: 6.0}}
+    whole = Card(tpot_ms, {**TWO_STARTS, "O0": 50.0}, blocks=3).study()
+    why = advise(find(only_first_blocks(whole, "O0", 2)))["why"]
+    said = text_of(why)
+    assert said.startswith("With eager the card waits for its host: about as much energy above rest for a ste")
+    assert "eager shows no sign of it at 8 users." in said
+    assert re.search(r"Too few runs to say so of O0\. O0 at 8 users: .* \(medians, two runs each\)\.$", said)
+
+
+def test_what_one_level_lacks_is_said_with_its_name():
+    tpot_ms = {"default": {1: 5.0, 8: 5.4}, "O0": {1: 9.0}, "eager": {1: 30.0, 8: 31.0}}
+    whole = Card(tpot_ms, {**TWO_STARTS, "O0": 50.0}, blocks=5).study()
+    advice = advise(find(only_first_blocks(whole, "O0", 1)))
+    lacking = "two more blocks for a preliminary verdict, four for a full one, for O0 against default"
+    assert advice["production"].enough == advice["by_users"].enough == lacking
+
+
 def test_where_compile_alone_is_missing_the_graphs_larger_share_is_said():
     parts = advise(without_compile_alone())["compile_or_graphs"]
     assert (parts.status, parts.level) == ("recommended", "default")
     assert "Keep both: graphs-only, without compile, costs time per token" in text_of(parts)
     # 5.45 / 5.14 and 5.79 / 5.46 are both 6.0 percent; eager: (34.9 x 31.6 / 5.14 / 5.46)^(1/2) = 6.27 times.
-    said = re.search(r"graphs win the most: .* (\S+) percent more .* neither \(eager\) (\S+) percent", text_of(parts))
+    said = re.search(r"graphs alone a token .* (\S+) percent more .* neither \(eager\) (\S+) percent", text_of(parts))
     assert [float(share) for share in said.groups()] == [pytest.approx(6.0, abs=0.2), pytest.approx(527, abs=3)]
 
 
@@ -459,7 +483,7 @@ def headline_of(blocks):
     """Return the headline of a study in which O0 was measured in the first three blocks alone."""
     tpot_ms = {"default": {1: 5.0}, "O0": {1: 20.0}, "eager": {1: 20.0}}
     whole = Card(tpot_ms, {**TWO_STARTS, "O0": 30.0}, blocks=blocks).study()
-    return headline(find(replace(whole, runs=tuple(run for run in whole.runs if run.level != "O0" or run.block < 4))))
+    return headline(find(only_first_blocks(whole, "O0", 3)))
 
 
 def test_levels_of_three_and_of_four_blocks_are_called_preliminary_once():

@@ -157,10 +157,11 @@ def _find_skipper(launches: Iterable[LaunchRecord], level: str, default: str) ->
 def _set_beside(level: Cells, default: Cells) -> tuple[str, FloatArray, FloatArray]:
     """Return the unit, and the values (units, figures) of a level and of the default, where both have them.
 
-    Where several machines served and one of them more than one block, the machine is the unit.
+    Where several machines served and one of them more than one block, the machine is the unit. Units stand in the order
+    of their blocks, which is the one in which two studies are put together.
     """
-    places = sorted(set(level) & set(default))
-    machines = sorted({machine for machine, _ in places})
+    places = sorted(set(level) & set(default), key=lambda place: (place[1], place[0]))
+    machines = list(dict.fromkeys(machine for machine, _ in places))
     x, d = (np.array([np.mean(side[place], axis=0) for place in places], dtype=np.float64) for side in (level, default))
     if not 1 < len(machines) < len(places):
         return "block", x, d
@@ -244,7 +245,7 @@ def _host_bound(level: str, users: int, pairs: Sequence[tuple[JudgedRun, JudgedR
         return HostBound(level, users, None, energy, time, runs, f"not measured: {why}")
     holds = abs(energy - 1.0) <= HOST_BOUND_ENERGY_SHARE and time >= HOST_BOUND_STEP_RATIO
     behind = f"median of {format_counted(runs, 'run')}"
-    text = f"{energy:.2f} x the default's energy and {time:.2f} x its time for a step, {behind}"
+    text = f"{energy:.2f} x the default's energy above rest and {time:.2f} x its time for a step, {behind}"
     return HostBound(level, users, holds, energy, time, runs, text)
 
 

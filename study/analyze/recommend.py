@@ -93,7 +93,8 @@ def _describe_host_bound(level: str, seen: Sequence[HostBound]) -> str:
     counts = {found.runs for found in seen}
     behind = "one run" if counts == {1} else f"medians, {counted_over(counts, 'run')}"
     where = f"{level} at {format_users([found.users for found in seen])}"
-    return f"{where}: {ends['energy']} x the default's energy for a step, {ends['time']} x its time ({behind} each)."
+    energy = f"{ends['energy']} x the default's energy above rest for a step"
+    return f"{where}: {energy}, {ends['time']} x its time ({behind} each)."
 
 
 def _by_level(seen: Sequence[HostBound]) -> list[str]:
@@ -101,10 +102,23 @@ def _by_level(seen: Sequence[HostBound]) -> list[str]:
     return [_describe_host_bound(level, [found for found in seen if found.level == level]) for level in levels]
 
 
+def _bound(case: Case) -> list[HostBound]:
+    """Return where the card waits for its host, of what has runs enough to say so."""
+    return [found for found in _seen(case) if found.holds and found.runs >= LEAST_BLOCKS]
+
+
 def _say_host_bound(case: Case) -> list[str]:
-    bound = [found for found in _seen(case) if found.holds]
-    levels = listed(list(dict.fromkeys(found.level for found in bound)))
-    return [f"With {levels} the card waits for its host: same work for a token, more time.", *_by_level(bound)]
+    bound = _bound(case)
+    levels = list(dict.fromkeys(found.level for found in bound))
+    first = f"With {listed(levels)} the card waits for its host: about as much energy above rest for a step, more time."
+    not_there = [
+        f"{level} shows no sign of it at {format_users(users)}."
+        for level in levels
+        if (users := [found.users for found in _seen(case) if found.level == level and not found.holds])
+    ]
+    few = [found for found in _seen(case) if found.holds and found.runs < LEAST_BLOCKS]
+    said = f"Too few runs to say so of {listed(list(dict.fromkeys(found.level for found in few)))}." if few else ""
+    return [first, *_by_level(bound), *not_there, *filter(None, [said]), *_by_level(few)]
 
 
 def _say_not_bound(case: Case) -> list[str]:
@@ -143,7 +157,7 @@ WHY = (
         figures=_ratios,
         enough=lambda case: units_to_go(max(found.runs for found in _seen(case)), "block"),
     ),
-    Rule(lambda case: any(found.holds for found in _seen(case)), "recommended", _say_host_bound, figures=_ratios),
+    Rule(lambda case: bool(_bound(case)), "recommended", _say_host_bound, figures=_ratios),
     Rule(lambda _: True, "recommended", _say_not_bound, figures=_ratios),
 )
 

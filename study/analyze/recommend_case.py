@@ -13,7 +13,7 @@ from typing import Literal
 
 from study.analyze.compare_types import Pair, Verdict
 from study.analyze.findings import Findings
-from study.analyze.recommend_words import counted, describe_pair, lacks_units, missing_units
+from study.analyze.recommend_words import counted, describe_pair, lacks_units, missing_units, units_of
 from study.analyze.stats import Estimate
 
 Status = Literal["recommended", "not_enough_evidence", "not_measured"]
@@ -142,10 +142,16 @@ def figure_of(name: str, estimate: Estimate, unit: str) -> Figure:
 
 
 def settle(pairs: Sequence[Pair]) -> str | None:
-    """Say what would settle comparisons that nothing is decided about; None where all are."""
+    """Say what would settle comparisons that nothing is decided about; None where all are.
+
+    A level is named where there are others. Where it has no figure at some users, what it lacks elsewhere is said.
+    """
     few = [pair for pair in pairs if stand(pair) is Standing.FEW]
     if few:
-        return missing_units(min(few, key=lambda pair: min(pair.n_level, pair.n_default)))
+        least = min(few, key=lambda pair: (pair.effect_percent is None, units_of(pair)))
+        one_of_several = any(pair.level != least.level for pair in pairs)
+        whose = f", for {least.level} against {least.default}" if one_of_several else ""
+        return f"{missing_units(least)}{whose}"
     open_pairs = [pair for pair in pairs if stand(pair) is Standing.UNDECIDED]
     more = [(pair.outlook.more_units, pair) for pair in open_pairs if pair.outlook and pair.outlook.more_units]
     if not more:

@@ -52,7 +52,7 @@ def _say_parts(first: str) -> Callable[[Case], list[str]]:
 
 
 def _say_larger_part(case: Case) -> list[str]:
-    """Say that graphs alone win back the most, where a level without either part costs clearly more."""
+    """Say what graphs alone win back, where a level without either part costs clearly more."""
     graphs = case.overall.get(_graphs_alone(case) or "")
     neither = [pair for pair in case.having(Standing.SLOWER) if _has_neither(case, pair.level)]
     if graphs is None or stand(graphs) not in DECIDED or not neither:
@@ -61,8 +61,8 @@ def _say_larger_part(case: Case) -> list[str]:
     if ours is None or theirs is None or ours.high is None or theirs.low is None or ours.high >= theirs.low:
         return []
     return [
-        f"Of the two the graphs win the most: with them alone a token takes {number(ours.point)} percent more than "
-        f"with both, with neither ({neither[0].level}) {number(theirs.point)} percent."
+        f"With graphs alone a token takes {number(ours.point)} percent more than with both, with neither "
+        f"({neither[0].level}) {number(theirs.point)} percent."
     ]
 
 
@@ -237,7 +237,8 @@ def _say_debug(case: Case) -> list[str]:
         "Then -cc.cudagraph_mode=none: Inductor without CUDA graphs. A fault that goes with it is the graphs'.",
     ]
     if level is not None and case.switch(level, "jit_warmup") == "False":
-        said.append(f"{level} resolved without the JIT kernel warm-up, so its first requests compile kernels.")
+        left = "the kernels of that warm-up are left to the first requests that need them"
+        said.append(f"{level} resolved without the JIT kernel warm-up: {left}.")
     gains = [describe_gain(gain) for gain in case.findings.start_gains if gain.level == level]
     measured = [*sentences(case, _eager_pair(case)), *gains]
     return [*said, *(measured or ["What eager costs was not measured here."])]

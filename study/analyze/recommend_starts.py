@@ -95,7 +95,7 @@ def _join(speed: Findings, starts: Findings, at: BreakEvenAt, gain: StartGain) -
     theirs = StartAndSpeed(gain.default_s[:n], at.default_input.token_s[:n])
     result = find_break_even(ours, theirs, 1.0 - gain.gain_s.confidence)
     of_both = f"{gain.cache} starts are those of study {starts.study}, token times those of study {speed.study}"
-    notes = [f"{of_both}, put together in order"]
+    notes = [f"{of_both}, put together in the order of their blocks"]
     if of_starts != of_speed:
         first = f"{unit} of each counts" if n == 1 else f"{n} {plural(unit)} of each count"
         notes.append(f"only the first {first}")
@@ -211,11 +211,19 @@ def _say_best(case: Case) -> list[str]:
     limit = (
         "however long a server lives"
         if math.isinf(shortest)
-        else f"for servers that live up to {lifetime(shortest)} ({number(shortest)} s)"
+        else f"for servers that live up to {number(shortest)} s{_about(shortest)}"
     )
-    rest = [summarize_leads(entries) for name, entries in _by_level(case).items() if name != level]
+    others = [entries for name, entries in _by_level(case).items() if name != level]
+    ahead = [entries for entries in others if any(lead_s(at.result) is not None for at in entries)]
+    rest = [summarize_leads(entries) for entries in ahead]
+    rest += describe_leads([at for entries in others if entries not in ahead for at in entries])
     first = f"Where servers restart often use {level} {limit}{where}."
     return [first, *describe_leads(best), *rest, *_say_cold_and_joined(case)]
+
+
+def _about(seconds: float) -> str:
+    words = lifetime(seconds)
+    return "" if words.endswith("seconds") else f" (about {words})"
 
 
 def _say_cold_and_joined(case: Case) -> list[str]:

@@ -313,11 +313,9 @@ def describe_lead(at: BreakEvenAt, users: Sequence[int] = (), levels: Sequence[s
 
 
 def summarize_leads(entries: Sequence[BreakEvenAt]) -> str:
-    """Write one level's leads over all numbers of users as one sentence."""
+    """Write the leads of a level that has some over all numbers of users as one sentence."""
     leads = [lead_s(at.result) for at in entries]
     shown = [lead for lead in leads if lead is not None]
-    if not shown:
-        return f"{entries[0].level} is not shown to be ahead by its start at any number of users."
     least, most = min(shown), max(shown)
     if math.isinf(least):
         return (

@@ -117,7 +117,7 @@ def list_reference(found: Findings, lines: Sequence[ReferenceLine]) -> Sheet | N
             medians = part[["median_tpot_ms", "least_ms", "times"]].astype(float).median()
             figures = (format_ms([medians["median_tpot_ms"]]), format_ms([medians["least_ms"]]))
             rows.append((level, *figures, f"{medians['times']:.2f} x", format_count(len(part))))
-    head = ("level", "median TPOT at one user", "least time of a token", "TPOT over it", "runs")
+    head = ("level", "median TPOT at one user", "least time of a token", "TPOT over it, median of runs", "runs")
     return Sheet("What a compile level could still win: the reference line", head, tuple(rows))
 
 
