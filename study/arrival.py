@@ -23,7 +23,7 @@ from study.agreement import find_other_versions
 from study.design.plain_files import explain_fields, shown
 from study.design.whole_files import FOLDER, make_folder, sync_folder, write_through
 from study.errors import RecordError
-from study.record_files import identity_in, lies_at, open_record, read_unpacked
+from study.record_files import identity_in, open_record, read_unpacked
 from study.records import LaunchRecord, RunRecord, SessionRecord, find_contradictions
 from study.store import Store, check_comparable
 
@@ -47,15 +47,15 @@ def read_launches(store: Store, known: Collection[str]) -> Iterator[tuple[str, L
     finished = [path for path in store.record_files("launch") if path.name not in known]
     if not finished:
         return
-    runs: dict[str, list[bytes]] = {}
+    runs: dict[str, list[Path]] = {}
     for path in store.record_files("run"):
         if path.name not in known:
-            content = open_record(path).content
-            runs.setdefault(json.loads(content).get("launch_id"), []).append(content)
+            runs.setdefault(json.loads(open_record(path).content).get("launch_id"), []).append(path)
     for path in finished:
-        served = tuple(runs.get(identity_in(path.name), ()))
+        served = runs.get(identity_in(path.name), ())
         log = path.with_suffix(".log")
-        yield path.name, LaunchFiles(path.read_bytes(), served, log.read_bytes() if log.is_file() else None)
+        contents = tuple(open_record(run).content for run in served)
+        yield path.name, LaunchFiles(path.read_bytes(), contents, log.read_bytes() if log.is_file() else None)
 
 
 def receive_launch(store: Store, files: LaunchFiles, first: LaunchRecord | None) -> LaunchRecord | None:
@@ -82,8 +82,9 @@ def receive_launch(store: Store, files: LaunchFiles, first: LaunchRecord | None)
             return None
         launch, files = _number_here(launch, files, store.next_attempt)
     wanted = _name_files(launch, runs, files)
-    there = [name for name in wanted if (store.raw / name).exists() or lies_at(store.raw / name)]
-    if there and all(_same(store.raw / name, wanted[name]) for name in wanted):
+    held = {name: read_unpacked(store.raw / name) for name in wanted}
+    there = [name for name in wanted if (store.raw / name).exists() or held[name] is not None]
+    if there and held == wanted:
         return None
     if there:
         clash = f"'{shown(store.raw / there[0])}' is there with other content"
@@ -180,10 +181,6 @@ def _number_here(
 def _name_files(launch: LaunchRecord, runs: Mapping[str, bytes], files: LaunchFiles) -> dict[str, bytes]:
     log = {} if files.log is None else {launch.log: files.log}
     return {**log, **runs, f"launch-{launch.launch_id}.json": files.launch}
-
-
-def _same(path: Path, content: bytes) -> bool:
-    return lies_at(path) is not None and read_unpacked(path) == content
 
 
 def _commit(store: Store, launch_id: str, files: Mapping[str, bytes]) -> None:

@@ -101,7 +101,8 @@ def _check_numbers(store: Store, records: StudyOf[RunHead]) -> Iterator[str]:
     for item in items:
         before = f"{_key(item)}-a{item.attempt - 1}"
         name = f"{item.kind}-{before}.json"
-        names = (name, f"{name}{PACKED}", f"launch-{before}.log", f"open-{before}.json")
+        packed = (f"{name}{PACKED}",) if item.kind == "run" else ()
+        names = (name, *packed, f"launch-{before}.log", f"open-{before}.json")
         if item.attempt > 1 and not any(is_file(store.raw / one) for one in names):
             yield f"{name} is not there, though attempt {item.attempt} is"
     numbers = [number_of(session) for session in records.sessions]

@@ -15,7 +15,7 @@ from study.agreement import find_disagreements
 from study.design.plain_files import shown
 from study.errors import RecordError
 from study.reading_runs import R, RunReader, Taken, take_runs
-from study.record_files import READERS, RunHead, check_place, name_contradictions, open_record
+from study.record_files import PACKED, READERS, RunHead, check_place, name_contradictions, open_record
 from study.records import LaunchRecord, RunRecord, SessionRecord, number_of
 
 R_co = TypeVar("R_co", covariant=True)
@@ -23,7 +23,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 @dataclass(frozen=True)
 class StudyOf(Generic[R_co]):
-    """All records of one raw folder, in the order of their ids; `files` maps file name to SHA-256.
+    """All records of one raw folder, in the order of their ids; `files` maps file name to SHA-256, unpacked.
 
     A run is its record, or what an analysis made of it and kept: a folder of thousands of runs does not fit into the
     memory with all columns of its telemetry.
@@ -119,12 +119,22 @@ class _Folder:
     def note(self, taken: Taken[R]) -> tuple[R, ...]:
         """Note what became of a run's file; return what was kept of it, of one that lies there twice once."""
         if taken.name in self._faults:
-            self._faults[taken.name].append(f"'{shown(taken.name)}' lies there packed and unpacked; remove one of them")
+            self._faults[taken.name].extend((*taken.faults, self._name_twin(taken)))
             return ()
         self._faults[taken.name] = list(taken.faults)
         if taken.kept:
             self._files["run"][taken.name] = taken.sha256
         return taken.kept
+
+    def _name_twin(self, packed: Taken[Any]) -> str:
+        """Say which of two files of a run to remove: the packed one, if it is spoiled or a copy."""
+        both, name = f"'{shown(packed.name)}' lies there packed too", f"'{shown(packed.name)}{PACKED}'"
+        ours = self._files["run"].get(packed.name)
+        if packed.kept and ours is None:
+            return f"{both}; {name} can be read, so remove the other"
+        if packed.kept and ours != packed.sha256:
+            return f"{both}, with other content in {name}; keep the one that was measured"
+        return f"{both}; remove {name}, " + ("a copy of it" if packed.kept else "which cannot be read")
 
     def frame(self) -> StudyOf[Any]:
         """Return the study without its runs."""

@@ -55,7 +55,7 @@ class Taken(Generic[R]):
     Attributes:
         name: of the file, unpacked.
         faults: what is wrong with it.
-        sha256: (hex) of its bytes.
+        sha256: (hex) of its bytes, unpacked.
         kept: what was taken, of a record that contradicts itself too; empty where nothing could be.
         new: whether it was parsed now.
 

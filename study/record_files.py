@@ -37,6 +37,7 @@ MOST_RECORD_BYTES = 64 * 2**20
 """A record with 40,000 requests has about 5 MB; what is larger than this, packed or unpacked, is none of ours."""
 PACKED = ".gz"
 """How the name of a packed run ends."""
+_NAME = re.compile(r"(launch|run|session)-[^/]+(?<!\.schema)\.json(\.gz)?", re.DOTALL)
 _OWN_NAMES = {"launch_id", "run_id", "attempt", "log"}
 """What may differ between a record and a copy of it."""
 
@@ -126,27 +127,29 @@ def open_record(path: Path) -> RecordFile:
     return RecordFile(path, kind, content, hashlib.sha256(content).hexdigest())
 
 
-def lies_at(path: Path) -> Path | None:
-    """Return where a raw file lies that has the name `path` unpacked: there, or packed beside it; None if nowhere."""
-    packed = path.with_name(path.name + PACKED)
-    return next((one for one in (path, packed) if is_file(one)), None)
+def is_record_name(name: str, *kinds: str) -> bool:
+    """Say whether a file in a raw folder is named as a record of one of `kinds`; one of a run may be packed."""
+    found = _NAME.fullmatch(name)
+    return found is not None and found[1] in kinds and (not found[2] or found[1] == "run")
 
 
-def read_unpacked(path: Path) -> bytes:
-    """Return the bytes of a raw file that has the name `path` unpacked, whether it is packed or not.
+def read_unpacked(path: Path) -> bytes | None:
+    """Return the bytes of the raw file named `path`, those of a packed run unpacked; None where neither lies there.
 
     Raises:
-        RecordError: it lies nowhere, or cannot be read or unpacked.
+        RecordError: it cannot be read or unpacked.
 
     """
-    place = lies_at(path)
+    packed = path.with_name(path.name + PACKED)
+    places = (path, packed) if is_record_name(path.name, "run") else (path,)
+    place = next((one for one in places if is_file(one)), None)
     if place is None:
-        raise RecordError(f"raw file '{shown(path)}' is missing; restore it from a copy")
+        return None
     try:
         content = place.read_bytes()
     except OSError as error:
         raise RecordError(f"'{shown(place)}' cannot be read: {error.strerror}") from None
-    return content if place == path else _unpack(place, content)
+    return _unpack(place, content) if place == packed else content
 
 
 def _unpack(path: Path, held: bytes) -> bytes:

@@ -121,8 +121,7 @@ class Store:
 
     def record_files(self, kind: str) -> list[Path]:
         """Return the files named as records of a kind (`launch`, `run`, `session`), whatever is in them."""
-        packed = self._files(f"run-*.json{PACKED}") if kind == "run" else []
-        return sorted([*self._files(f"{kind}-*.json"), *packed])
+        return self._record_files(f"{kind}-*.json") if kind == "run" else self._files(f"{kind}-*.json")
 
     def open_files(self) -> list[Path]:
         """Return the files of launches that are open, or were left so."""
@@ -168,8 +167,12 @@ class Store:
         """
         if not self.raw.is_dir():
             raise InputError(f"no raw folder '{self.raw}'; run the session first, or name another study")
-        packed = self._files(f"run-*.json{PACKED}")
-        return read_folder(self.study, sorted([*self._files("*.json"), *packed]), choose)
+        return read_folder(self.study, self._record_files("*.json"), choose)
+
+    def _record_files(self, pattern: str) -> list[Path]:
+        """Return files of a pattern and the packed runs; a run that is packed meanwhile is found twice, never lost."""
+        plain = self._files(pattern)
+        return sorted([*plain, *self._files(f"run-*.json{PACKED}")])
 
     def _files(self, pattern: str) -> list[Path]:
         return sorted(self.raw.glob(pattern)) if self.raw.is_dir() else []

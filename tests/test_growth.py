@@ -30,6 +30,7 @@ from study.publish.picking import MOST_LINES, pick_places, pick_runs
 from study.publish.picking import MOST_POINTS as MOST_DRAWN
 from study.publish.run_figures import draw_clock, draw_order, draw_requests
 from study.publish.sheets import MOST_ROWS, list_left_out, list_runs
+from study.publish.site_studies import list_studies
 from study.publish.traces import spread_requests, trace_card
 from study.record_files import _parse_carefully, _parse_quickly, open_record
 from study.store import Store
@@ -161,10 +162,10 @@ def test_long_lists_are_cut_and_name_the_table_that_has_all(found):
 
 
 def test_the_quick_and_the_careful_way_read_the_same():
-    for path in sorted((ROOT / "data/raw").glob("*/[lrs]*-*.json")):
-        if ".schema" not in path.name:
-            file = open_record(path)
-            assert _parse_quickly(file) == _parse_carefully(file)
+    stores = [Store(ROOT / "data", name) for name in list_studies(ROOT / "data/raw")]
+    for path in (path for one in stores for kind in ("launch", "run", "session") for path in one.record_files(kind)):
+        file = open_record(path)
+        assert _parse_quickly(file) == _parse_carefully(file)
 
 
 @pytest.mark.parametrize("odd", ["1e400", "-1E+999", "1" * 401, "NaN", "Infinity", '"\\ud800"', '1,"odd":1'])

@@ -18,6 +18,7 @@ from study.gather import gather_study
 from study.publish.edition import write_edition
 from study.publish.republish import publish_edition
 from study.publish.site_downloads import pack_raw
+from study.publish.site_studies import list_studies
 from study.record_files import MOST_RECORD_BYTES
 from study.store import Store
 
@@ -28,7 +29,7 @@ def store(tmp_path):
 
 
 def pack(store):
-    """Pack all runs as the README has it; return how many."""
+    """Pack all runs as docs/rerun.md has it; return how many."""
     runs = sorted(store.raw.glob("run-*.json"))
     subprocess.run(["gzip", "-9n", *runs], check=True)
     assert not list(store.raw.glob("run-*.json"))
@@ -62,11 +63,65 @@ def test_an_attempt_before_counts_where_it_is_packed(store):
     assert not any("though attempt 2 is" in problem for problem in check_study(store))
 
 
-def test_a_run_that_lies_there_twice_is_one_too_many(store):
+def with_both(store, packed=lambda held: held, plain=lambda held: held):
+    """Leave one run packed and unpacked, as a `gzip` that was killed leaves it; return its name and what is said."""
     path = next(store.raw.glob("run-*-u1-a1.json"))
     subprocess.run(["gzip", "-9nk", path], check=True)
-    (problem,) = check_study(store)
-    assert problem == f"'{path.name}' lies there packed and unpacked; remove one of them"
+    twin = path.with_name(f"{path.name}.gz")
+    twin.write_bytes(packed(twin.read_bytes()))
+    path.write_bytes(plain(path.read_bytes()))
+    return path.name, check_study(store)
+
+
+def test_a_packed_copy_is_the_one_to_remove(store):
+    name, (problem,) = with_both(store)
+    assert problem == f"'{name}' lies there packed too; remove '{name}.gz', a copy of it"
+
+
+def test_a_half_packed_copy_is_the_one_to_remove(store):
+    name, (spoiled, problem) = with_both(store, packed=lambda held: held[:-20])
+    assert f"{name}.gz' cannot be unpacked" in spoiled
+    assert problem == f"'{name}' lies there packed too; remove '{name}.gz', which cannot be read"
+
+
+def test_where_the_unpacked_one_is_spoiled_that_one_goes(store):
+    name, (spoiled, problem) = with_both(store, plain=lambda held: held[:-20])
+    assert f"{name}' is not JSON" in spoiled
+    assert problem == f"'{name}' lies there packed too; '{name}.gz' can be read, so remove the other"
+
+
+def test_two_files_of_one_run_that_differ_are_told_apart(store):
+    name, (problem,) = with_both(store, packed=lambda held: gzip.compress(gzip.decompress(held) + b"\n"))
+    held = f"with other content in '{name}.gz'; keep the one that was measured"
+    assert problem == f"'{name}' lies there packed too, {held}"
+
+
+def test_a_run_that_is_packed_while_the_folder_is_read_is_not_lost(store, monkeypatch):
+    glob = type(store.raw).glob
+
+    def packing(folder, pattern):
+        found = list(glob(folder, pattern))
+        if pattern == "*.json":
+            subprocess.run(["gzip", "-9n", *glob(folder, "run-*-u1-a1.json")], check=True)
+        return found
+
+    monkeypatch.setattr(type(store.raw), "glob", packing)
+    with pytest.raises(RecordError, match="u1-a1"):
+        store.read()
+
+
+def test_launches_are_read_one_at_a_time(store):
+    pack(store)
+    first = next(iter(read_launches(store, ())))
+    assert first[1].runs
+    assert first[1].launch.startswith(b"{")
+
+
+def test_a_study_of_which_only_packed_runs_are_left_is_found(store, tmp_path):
+    pack(store)
+    for path in (*store.raw.glob("launch-*"), *store.raw.glob("session-*")):
+        path.unlink()
+    assert list_studies(tmp_path / "data/raw") == [store.study]
 
 
 @pytest.mark.parametrize("kind", ["launch", "session"])

@@ -10,8 +10,9 @@ from study.analyze.findings import FindOptions, find
 from study.analyze.findings_parts import StartGain
 from study.analyze.formats import listed
 from study.analyze.recommend import QUESTIONS, REHEARSAL, headline, recommend
+from study.analyze.recommend_leads import describe_leads
 from study.analyze.recommend_starts import complete_starts
-from study.analyze.recommend_words import describe_gain, describe_gains, describe_leads, lifetime, number, percent
+from study.analyze.recommend_words import describe_gain, describe_gains, lifetime, number, percent
 from study.analyze.stats import Estimate
 from study.design.parameters import fingerprint
 

@@ -18,6 +18,8 @@ from study.publish.data_dictionary import (
     unit_of,
 )
 from study.publish.site_pages import write_dictionary_page, write_levels_page, write_parameters_page
+from study.record_files import open_record, read_unpacked
+from study.store import Store
 
 ROOT = Path(__file__).parents[1]
 STUDY = "2026-11-h200-cooled"
@@ -45,15 +47,16 @@ def test_every_kind_of_record_is_there_with_its_parts():
 def test_a_record_on_file_has_these_fields():
     parts = {part.name: {one.name for one in part.fields} for part in describe_records()}
     for name in ("launch-b1-default-a1", "run-b1-default-u8-a1", "session-1"):
-        found = json.loads((ROOT / "data/raw" / STUDY / f"{name}.json").read_text())
+        found = json.loads(read_unpacked(ROOT / "data/raw" / STUDY / f"{name}.json"))
         assert set(found) <= parts[found["kind"]]
     assert set(found["missing"]) == set()
 
 
 def test_what_is_never_null_is_never_null_in_a_record_on_file():
     never = {part.name: [one.name for one in part.fields if one.null == NEVER] for part in describe_records()}
-    for path in (ROOT / "data/raw" / STUDY).glob("*.json"):
-        record = json.loads(path.read_text())
+    store = Store(ROOT / "data", STUDY)
+    for path in (path for kind in ("launch", "run", "session") for path in store.record_files(kind)):
+        record = json.loads(open_record(path).content)
         assert [name for name in never[record["kind"]] if record.get(name, "") is None] == []
 
 

@@ -14,15 +14,13 @@ from study.analyze.findings import Findings
 from study.analyze.findings_parts import BreakEvenAt, StartGain
 from study.analyze.formats import capitalised, format_users, listed
 from study.analyze.recommend_case import Case, Figure, Rule, figure_of
+from study.analyze.recommend_leads import describe_leads, lead_s, summarize_leads
 from study.analyze.recommend_words import (
     counted,
     describe_gains,
-    describe_leads,
     in_words,
-    lead_s,
     lifetime,
     number,
-    summarize_leads,
     units_to_go,
 )
 from study.design.counting import plural

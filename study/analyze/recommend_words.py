@@ -8,10 +8,9 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from study.analyze.breakeven import BreakEven, Regime
 from study.analyze.compare_types import Pair, Pairing, Verdict
-from study.analyze.findings_parts import BreakEvenAt, StartGain
-from study.analyze.formats import capitalised, format_users, listed
+from study.analyze.findings_parts import StartGain
+from study.analyze.formats import capitalised, format_users
 from study.analyze.stats import Estimate
 from study.analyze.stats_power import FULL_BLOCKS, LEAST_BLOCKS
 from study.design.counting import format_counted, plural
@@ -38,12 +37,6 @@ VERDICT_WORDS: Mapping[Verdict, str] = {
 
 ONE_SIDED = tuple(verdict for verdict in Verdict if verdict not in (Verdict.EQUIVALENT, Verdict.UNDECIDED))
 """Verdicts whose words say which way the difference goes."""
-
-NO_LEAD: Mapping[Regime, str] = {
-    Regime.NEVER_WINS: "no sooner start and no faster decoding",
-    Regime.WINS_FROM: "a later start, and faster decoding",
-}
-"""Why a level has no lead, where its block means say so; else the break-even's own reason."""
 
 
 def in_words(count: int) -> str:
@@ -103,7 +96,7 @@ def interval(estimate: Estimate, unit: str) -> str:
     behind = counted(estimate.n, estimate.unit)
     if estimate.low is None and estimate.high is None:
         return f"({behind})"
-    return f"({_confidence(estimate)} interval {span(estimate, unit)}, {behind})"
+    return f"({confidence_of(estimate)} interval {span(estimate, unit)}, {behind})"
 
 
 def span(estimate: Estimate, unit: str) -> str:
@@ -115,7 +108,8 @@ def span(estimate: Estimate, unit: str) -> str:
     return f"{number(estimate.low)} to {number(estimate.high)} {unit}"
 
 
-def _confidence(estimate: Estimate) -> str:
+def confidence_of(estimate: Estimate) -> str:
+    """Write how sure an interval is: `95 percent`."""
     return f"{100.0 * estimate.confidence:.3g} percent"
 
 
@@ -212,7 +206,7 @@ def describe_gains(gains: Iterable[StartGain]) -> list[str]:
     """Write `describe_gain` of each, in one sentence where caches, units and confidence (or its lack) are the same."""
     groups: dict[tuple[str, ...], list[StartGain]] = {}
     for gain in gains:
-        judged = "" if gain.reason else _confidence(gain.gain_s)
+        judged = "" if gain.reason else confidence_of(gain.gain_s)
         shared = (gain.cache, gain.default, gain.gain_s.unit, str(gain.gain_s.n), judged)
         groups.setdefault(shared, []).append(gain)
     return [_describe_together(group) if len(group) > 1 else describe_gain(group[0]) for group in groups.values()]
@@ -227,7 +221,7 @@ def _describe_together(gains: Sequence[StartGain]) -> str:
         return f"{_begin_gain(first)}, {levels}{_not_judged(first)}."
     said: list[str] = []
     for gain in sorted(gains, key=lambda one: one.gain_s.contains(0.0)):
-        what = "" if said else f"{_confidence(gain.gain_s)} interval of the gain "
+        what = "" if said else f"{confidence_of(gain.gain_s)} interval of the gain "
         ends = f"{what}{span(gain.gain_s, 's')}"
         if gain.gain_s.contains(0.0):
             said.append(f"{gain.level} is not told apart from {default} ({_how_much_sooner(gain)}; {ends})")
@@ -248,7 +242,7 @@ def describe_gain(gain: StartGain) -> str:
     if gain.reason:
         return f"{said}{_not_judged(gain)}."
     told = "" if not gain.gain_s.contains(0.0) else ", so the starts are not told apart"
-    late = f"{_confidence(gain.gain_s)} interval of the gain {span(gain.gain_s, 's')}"
+    late = f"{confidence_of(gain.gain_s)} interval of the gain {span(gain.gain_s, 's')}"
     behind = counted(gain.gain_s.n, gain.gain_s.unit)
     return f"{said} ({late}, {behind}){told}{preliminary(gain.gain_s.n, gain.gain_s.unit)}."
 
@@ -260,67 +254,3 @@ def _begin_gain(gain: StartGain) -> str:
 def _not_judged(gain: StartGain) -> str:
     n, unit = gain.gain_s.n, gain.gain_s.unit
     return f" ({counted(n, unit)}); enough would be {units_to_go(n, unit)}"
-
-
-def lead_s(result: BreakEven) -> float | None:
-    """Return up to how many seconds after the spawn a level is shown to be ahead; infinite: always; None: not shown."""
-    return math.inf if result.never_behind else result.ahead_at_least_s
-
-
-def describe_leads(found: Sequence[BreakEvenAt]) -> list[str]:
-    """Write `describe_lead` of each, once for all users, and levels not shown to lead, of which the same is said."""
-    by_level: dict[tuple[str, ...], list[BreakEvenAt]] = {}
-    for at in found:
-        own = "" if lead_s(at.result) is None else str(at.users)
-        by_level.setdefault((at.level, at.cache, own, _why_no_lead(at)), []).append(at)
-    groups: dict[tuple[str, ...], list[list[BreakEvenAt]]] = {}
-    for (level, cache, own, why), ats in by_level.items():
-        alone = level if own else ""
-        groups.setdefault((alone, cache, why, *(str(at.users) for at in ats)), []).append(ats)
-    return [
-        describe_lead(alike[0][0], [at.users for at in alike[0]], [ats[0].level for ats in alike])
-        for alike in groups.values()
-    ]
-
-
-def _why_no_lead(at: BreakEvenAt) -> str:
-    why = NO_LEAD.get(at.result.regime, at.result.reason)
-    return f"{why}{preliminary(at.level_input.start_s.size, at.unit)}"
-
-
-def describe_lead(at: BreakEvenAt, users: Sequence[int] = (), levels: Sequence[str] = ()) -> str:
-    """Write until when a level is ahead of the default, kept busy by some users (or at `users`, all alike).
-
-    Where it is not shown to be ahead, `levels` names all of which the same is said.
-    """
-    result, lead = at.result, lead_s(at.result)
-    busy = f"Kept busy by {format_users(users or [at.users])} (caches {at.cache}), "
-    tail = preliminary(at.level_input.start_s.size, at.unit)
-    t_star = result.t_star_s
-    if lead is None:
-        verb, start = ("is", "its start") if len(levels) < 2 else ("are", "their starts")
-        who = f"{listed(levels or [at.level])} {verb}"
-        return f"{busy}{who} not shown to be ahead of {at.default} by {start}: {_why_no_lead(at)}."
-    if math.isinf(lead):
-        gain = "" if result.start_gain_s is None else f" by {number(result.start_gain_s.point)} s"
-        return f"{busy}{at.level} is never behind {at.default}: it starts sooner{gain} and decodes no slower{tail}."
-    if t_star is None or t_star.high is None:
-        return f"{busy}{at.level} is ahead of {at.default} for at least {lifetime(lead)} ({number(lead)} s){tail}."
-    return (
-        f"{busy}{at.default} is ahead of {at.level} once the server has lived {lifetime(t_star.point)} "
-        f"(t* {number(t_star.point)} s, {_confidence(t_star)} interval {span(t_star, 's')}){tail}."
-    )
-
-
-def summarize_leads(entries: Sequence[BreakEvenAt]) -> str:
-    """Write the leads of a level that has some over all numbers of users as one sentence."""
-    leads = [lead_s(at.result) for at in entries]
-    shown = [lead for lead in leads if lead is not None]
-    least, most = min(shown), max(shown)
-    if math.isinf(least):
-        return (
-            f"{entries[0].level} is never behind where that is shown ({len(shown)} of {len(leads)} numbers of users)."
-        )
-    upper = "without end" if math.isinf(most) else f"{number(most)} s"
-    ends = f"{number(least)} s" if number(least) == number(most) else f"{number(least)} s to {upper}"
-    return f"{entries[0].level} is ahead for {ends}, by number of users."

@@ -112,9 +112,10 @@ def _cache_fills(parameters: Parameters, levels: Collection[Level]) -> list[Plan
 def _block(
     parameters: Parameters, levels: Collection[Level], block: int, seeds: tuple[int, ...]
 ) -> list[PlannedLaunch]:
-    """Every level once, in random order; users in one random order for all of them."""
+    """Every level once, in random order; users in one random order for all of them, those that are added later too."""
     draw = random.Random(f"{parameters.order_seed}:{block}")
     order = draw.sample(list(levels), len(levels))
+    draw = random.Random(f"{parameters.order_seed}:{block}:users")
     users = draw.sample(parameters.users, len(parameters.users)) if parameters.measure == "speed" else []
     return [
         PlannedLaunch(

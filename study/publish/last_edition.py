@@ -20,7 +20,7 @@ from study.publish.edition import Edition
 from study.publish.plain_text import escape_markdown
 from study.publish.versus import render_versus
 from study.publish.versus_side import list_names, read_side
-from study.record_files import PACKED, lies_at, read_unpacked
+from study.record_files import PACKED, read_unpacked
 from study.store import Store
 
 _RELEASE = re.compile(r"(\d{4})\.(\d{2})(?:\.(\d{1,3}))?")
@@ -103,7 +103,8 @@ def _find_changed(root: Path, name: str, data_dir: Path | str) -> str:
 
 def _is_same(path: Path, digest: str) -> bool:
     """Say whether a raw file lies there, packed or not, with this SHA-256 of what it holds unpacked."""
-    return lies_at(path) is not None and hashlib.sha256(read_unpacked(path)).hexdigest() == digest
+    content = read_unpacked(path)
+    return content is not None and hashlib.sha256(content).hexdigest() == digest
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from study.errors import InputError
-from study.record_files import lies_at, read_unpacked
+from study.record_files import read_unpacked
 from study.store import sha256
 
 SUMS = "SHA256SUMS"
@@ -75,9 +75,9 @@ def pack_raw(raw: Path, files: Mapping[str, str], target: Path) -> Archive:
 
 
 def _read_checked(path: Path, digest: str) -> bytes:
-    if lies_at(path) is None:
-        raise InputError(f"raw file '{path}' is missing; restore it, or leave its study out")
     content = read_unpacked(path)
+    if content is None:
+        raise InputError(f"raw file '{path}' is missing; restore it, or leave its study out")
     found = hashlib.sha256(content).hexdigest()
     if found != digest:
         raise InputError(f"raw file '{path}' has SHA-256 {found[:12]}..., not {digest[:12]}...; restore it from a copy")

@@ -1,6 +1,5 @@
 """Studies on file as pages of the site, and what each level costs on every card: what the site opens with."""
 
-import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,10 +15,10 @@ from study.publish.site_downloads import Archive
 from study.publish.site_editions import Published, read_published, write_edition_pages
 from study.publish.study_view import ViewOptions, read_view
 from study.publish.wording import NOT_ENOUGH, say_percent
+from study.record_files import is_record_name
 from study.store import Store
 
 NO_EDITION = "none: a study on file"
-_RECORD = re.compile(r"(launch|run)-[^/]+(?<!\.schema)\.json")
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class OnFile:
 def list_studies(raw: Path) -> list[str]:
     """Return the studies that have records, by name; the folder of schemas has none."""
     folders = sorted(path for path in raw.iterdir() if path.is_dir()) if raw.is_dir() else []
-    return [path.name for path in folders if any(_RECORD.fullmatch(file.name) for file in path.iterdir())]
+    return [path.name for path in folders if any(is_record_name(file.name, "launch", "run") for file in path.iterdir())]
 
 
 def write_study_pages(root: Path, data_dir: Path, study: str, target: Path) -> OnFile:

@@ -5,7 +5,6 @@ reference   data/reference/edition-<name>.json, published medians alone
 """
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,8 @@ from study.errors import InputError, suggest
 from study.publish.edition import read_edition
 from study.publish.edition_file import FILE_NAME
 from study.publish.study_view import ViewOptions, read_view
+from study.record_files import is_record_name
 from study.store import Store
-
-_RECORD = re.compile(r"(launch|run|session)-[^/]+(?<!\.schema)\.json")
 
 
 def read_side(root: Path, name: str, data_dir: Path | str = "data") -> Side:
@@ -56,7 +54,7 @@ def list_names(root: Path, data_dir: Path | str = "data") -> Iterator[tuple[str,
     """Yield what can be named, as `study:NAME`, `edition:NAME` or `reference:NAME`, and where it lies."""
     for folder in sorted((root / data_dir / "raw").glob("*/")):
         # Other folders may lie there, without a record; schemas have a second ending.
-        if any(_RECORD.fullmatch(path.name) for path in folder.iterdir()):
+        if any(is_record_name(path.name, "launch", "run", "session") for path in folder.iterdir()):
             yield f"study:{folder.name}", folder
     for path in sorted((root / "editions").glob(f"*/{FILE_NAME}")):
         yield f"edition:{path.parent.name}", path

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from study.design.parameters import fingerprint
+from study.record_files import read_unpacked
 from study.store import Store
 
 TEMPLATE = Path(__file__).parents[2] / "data/raw/2026-11-h200-cooled"
@@ -87,7 +88,7 @@ class _Writer:
         first = self.templates["default"].launch
         self.comparable = {**first["comparable"], "output_tokens": TOKENS}
         self.shared = {"study": store.study, "fingerprint": fingerprint(self.comparable)}
-        self.run = json.loads((TEMPLATE / "run-b2-default-u1-a1.json").read_text())
+        self.run = json.loads(read_unpacked(TEMPLATE / "run-b2-default-u1-a1.json") or "")
         # Four places of a run within its launch, each with its own times.
         self.telemetry = [
             [self._telemetry(FIRST_RUN_S + place * RUN_S) for _ in range(TELEMETRY_VARIANTS)]
