@@ -189,3 +189,40 @@ def test_interval_covers_and_is_unbounded_as_often_as_said(blocks, unbounded):
         opened += math.isinf(times[-1][1])
     assert covered / studies == pytest.approx(0.95, abs=0.015)
     assert opened / studies == pytest.approx(unbounded, abs=0.03)
+
+
+# S: each block's starts share what its machine adds, and so do its token times; the two studies have nothing in common.
+@pytest.mark.parametrize(("of_starts", "of_speeds"), [(3, 3), (3, 4), (5, 5), (4, 9)])
+def test_the_interval_of_two_studies_covers(of_starts, of_speeds):
+    rng = np.random.default_rng(11)
+    studies, t_star = 3000, 60 + 0.005 * 40 / (0.005 * 0.3)
+    covered = 0
+    for _ in range(studies):
+        starts = [s * np.exp(rng.normal(0, 0.05, of_starts)) + rng.normal(0, 2.0, of_starts) for s in (20, 60)]
+        card = np.exp(rng.normal(0, 0.1, of_speeds))
+        tokens = [t * card * np.exp(rng.normal(0, 0.02, of_speeds)) for t in (0.0065, 0.005)]
+        level, default = (StartAndSpeed(s, t) for s, t in zip(starts, tokens, strict=True))
+        times = equal_token_times(level, default, one_study=False)
+        covered += any(low <= t_star <= high for low, high in times)
+    assert covered / studies >= 0.935
+
+
+def test_of_two_studies_every_order_says_the_same():
+    level, default = server(20, 0.006), server(60, 0.005, OTHER_WIGGLE)
+    turned = [StartAndSpeed(side.start_s[::-1], side.token_s) for side in (level, default)]
+    ours = equal_token_times(level, default, one_study=False)
+    assert np.array(equal_token_times(*turned, one_study=False)) == pytest.approx(np.array(ours))
+    ((low, high),) = ours
+    # 60 + 0.005 x 40 / 0.001 = 260
+    assert low < 260 < high
+
+
+def test_of_two_studies_the_blocks_may_differ_in_number_but_not_between_levels():
+    level = StartAndSpeed(20 * WIGGLE, 0.006 * WIGGLE[:3])
+    default = StartAndSpeed(60 * OTHER_WIGGLE, 0.005 * OTHER_WIGGLE[:3])
+    found = find_break_even(level, default, one_study=False)
+    assert (found.regime, found.t_star_s.n) == (Regime.WINS_UNTIL, 3)
+    with pytest.raises(InputError, match=r"\[3, 5\] blocks"):
+        find_break_even(level, default)
+    with pytest.raises(InputError, match=r"\[3, 5\] blocks"):
+        find_break_even(StartAndSpeed(20 * WIGGLE[:3], 0.006 * WIGGLE[:3]), default, one_study=False)

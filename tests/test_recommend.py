@@ -327,7 +327,7 @@ def test_what_joined_starts_rest_on_is_said_once():
     speed = find(Card(tpot_ms, {"default": 41.0, "O0": 30.0, "eager": 27.0}).study())
     said = text_of(advise(complete_starts(speed, [cold_starts()]))["restart_often"])
     assert said.count("Cold starts are those of study ") == 1
-    assert said.count("Only the first 3 blocks of each count.") == 1
+    assert said.count("3 blocks of starts and 5 of token times count.") == 1
 
 
 def test_a_note_on_some_levels_names_them():
@@ -337,8 +337,8 @@ def test_a_note_on_some_levels_names_them():
     runs = [run for run in study.runs if (run.level, run.users, run.block) not in lost]
     found = complete_starts(find(make_study(study.launches, runs)), [cold_starts()])
     sentences = advise(found)["restart_often"].sentences
-    assert "Of O0 and eager at 8 users only the first 2 blocks of each count." in sentences
-    assert len([text for text in sentences if "of each count" in text]) == 1
+    assert "Of O0 and eager at 8 users 3 blocks of starts and 2 of token times count." in sentences
+    assert len([text for text in sentences if "of token times count" in text]) == 1
 
 
 def test_parts_are_told_by_what_they_resolved_to_not_by_name():

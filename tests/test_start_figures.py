@@ -180,12 +180,15 @@ def test_a_lead_that_no_block_shows_is_one_by_means():
     assert say_short(by_means).startswith("O0: by means until ")
 
 
-def test_they_are_cut_to_the_blocks_that_both_have_and_say_so():
-    (one, _) = join_starts(speed_study(blocks=5), cold_study(blocks=3))
-    assert one.level_input.start_s.size == one.level_input.token_s.size == 3
-    assert any("only the first 3 blocks of each count" in note for note in one.notes)
-    (one, _) = join_starts(speed_study(blocks=3), cold_study(blocks=3))
-    assert not any("only the first" in note for note in one.notes)
+def test_all_blocks_of_both_count_and_their_order_does_not():
+    speed, cold = speed_study(blocks=5), cold_study(blocks=3)
+    (one, _) = join_starts(speed, cold)
+    assert (one.level_input.start_s.size, one.level_input.token_s.size, one.level_input.blocks) == (3, 5, 3)
+    turned = [replace(gain, level_s=gain.level_s[::-1], default_s=gain.default_s[::-1]) for gain in cold.start_gains]
+    (other, _) = join_starts(speed, replace(cold, start_gains=tuple(turned)))
+    ours, theirs = one.result.t_star_s, other.result.t_star_s
+    assert (theirs.point, theirs.low, theirs.high) == pytest.approx((ours.point, ours.low, ours.high))
+    assert any("two samples that know nothing of each other" in note for note in one.notes)
 
 
 @pytest.mark.parametrize(

@@ -43,12 +43,18 @@ class StartAndSpeed:
 
     Attributes:
         start_s: (blocks,) seconds from the spawn to the first token, all cold or all warm.
-        token_s: (blocks,) N / output throughput in seconds, kept busy at N users.
+        token_s: (blocks,) N / output throughput in seconds, kept busy at N users. Where it is of another study than
+            the starts, its blocks are others, and may be more or fewer.
 
     """
 
     start_s: FloatArray
     token_s: FloatArray
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks there are of both."""
+        return min(self.start_s.size, self.token_s.size)
 
 
 @dataclass(frozen=True)
@@ -94,29 +100,24 @@ def solve_break_even(level: StartAndSpeed, default: StartAndSpeed) -> float:
 
 
 def equal_token_times(
-    level: StartAndSpeed, default: StartAndSpeed, alpha: float = 0.05
+    level: StartAndSpeed, default: StartAndSpeed, alpha: float = 0.05, *, one_study: bool = True
 ) -> tuple[tuple[float, float], ...]:
     """Return all t at which a t test over blocks does not reject "equally many tokens at t" (Fieller 1954).
 
-    The difference of tokens in block b is g_b(t) = u_b t - v_b, so |mean g| <= c se(g) is a quadratic inequality in t.
+    The difference of tokens g(t) = u t - v is linear in t, so |g| <= c se(g) is a quadratic inequality in t.
 
     Args:
         level: X, by blocks, two at least.
         default: D, by the same blocks.
         alpha: one minus the confidence.
+        one_study: starts and token times are of the same blocks; else of two studies, each with blocks of its own.
 
     Returns:
         Closed intervals in seconds after the spawn, in rising order: one finite interval where the speeds are told
         apart, two half lines or the whole line where they are not; none where the levels differ by the start alone.
 
     """
-    u = 1.0 / level.token_s - 1.0 / default.token_s
-    v = level.start_s / level.token_s - default.start_s / default.token_s
-    bound = float(scipy_stats.t.ppf(1.0 - alpha / 2.0, u.size - 1)) ** 2 / u.size
-    (s_uu, s_uv), (_, s_vv) = np.cov(u, v, ddof=1)
-    a = float(u.mean() ** 2 - bound * s_uu)
-    b = float(u.mean() * v.mean() - bound * s_uv)
-    c = float(v.mean() ** 2 - bound * s_vv)
+    a, b, c = (_within_blocks if one_study else _of_two_studies)(level, default, alpha)
     if a == 0.0 and b == 0.0 and c > 0.0:
         return ()
     if a == 0.0 or (a < 0.0 and b * b < a * c):
@@ -127,20 +128,61 @@ def equal_token_times(
     return ((first, second),) if a > 0.0 else ((-math.inf, first), (second, math.inf))
 
 
-def find_break_even(level: StartAndSpeed, default: StartAndSpeed, alpha: float = 0.05) -> BreakEven:
-    """Say until when `level` is ahead of `default`, with an interval by inverting the blockwise test.
+def _squared_quantile(alpha: float, blocks: int) -> float:
+    return float(scipy_stats.t.ppf(1.0 - alpha / 2.0, blocks - 1)) ** 2
+
+
+def _within_blocks(level: StartAndSpeed, default: StartAndSpeed, alpha: float) -> tuple[float, float, float]:
+    """Return a, b, c of a t^2 - 2 b t + c <= 0, with g_b(t) = u_b t - v_b in block b."""
+    u = 1.0 / level.token_s - 1.0 / default.token_s
+    v = level.start_s / level.token_s - default.start_s / default.token_s
+    bound = _squared_quantile(alpha, u.size) / u.size
+    (s_uu, s_uv), (_, s_vv) = np.cov(u, v, ddof=1)
+    return (
+        float(u.mean() ** 2 - bound * s_uu),
+        float(u.mean() * v.mean() - bound * s_uv),
+        float(v.mean() ** 2 - bound * s_vv),
+    )
+
+
+def _of_two_studies(level: StartAndSpeed, default: StartAndSpeed, alpha: float) -> tuple[float, float, float]:
+    """Return a, b, c likewise where no block has both: the variances of two independent means add up in se(g)^2.
+
+    g(t) = (t - S_X) r_X - (t - S_D) r_D with r = 1 / T. To first order the starts add w' Cov(S) w / n_S with
+    w = (-r_X, r_D), and the speeds y' Cov(r) y / n_T with y = (t - S_X, S_D - t). The fewer blocks give c its degrees
+    of freedom.
+    """
+    starts = np.stack([level.start_s, default.start_s])
+    rates = 1.0 / np.stack([level.token_s, default.token_s])
+    s, r = starts.mean(axis=1), rates.mean(axis=1)
+    of_starts, of_rates = (np.cov(one, ddof=1) / one.shape[1] for one in (starts, rates))
+    sign, w = np.array([1.0, -1.0]), np.array([-r[0], r[1]])
+    u, v = float(sign @ r), float(s * sign @ r)
+    bound = _squared_quantile(alpha, level.blocks)
+    return (
+        u**2 - bound * float(sign @ of_rates @ sign),
+        u * v - bound * float(sign @ of_rates @ (sign * s)),
+        v**2 - bound * float((sign * s) @ of_rates @ (sign * s) + w @ of_starts @ w),
+    )
+
+
+def find_break_even(
+    level: StartAndSpeed, default: StartAndSpeed, alpha: float = 0.05, *, one_study: bool = True
+) -> BreakEven:
+    """Say until when `level` is ahead of `default`, with an interval by inverting the test of equally many tokens.
 
     Args:
         level: X, by blocks.
         default: D, by the same blocks in the same order.
         alpha: one minus the confidence.
+        one_study: starts and token times are of the same blocks; else of two studies, each with blocks of its own.
 
     Raises:
         InputError: for arrays of unequal length, or a time that is not positive and finite.
 
     """
-    _check(level, default)
-    blocks = level.start_s.size
+    _check(level, default, one_study)
+    blocks = level.blocks
     means = _regime_of_means(level, default)
     crosses = means in (Regime.WINS_UNTIL, Regime.WINS_FROM)
     point = solve_break_even(level, default) if crosses else None
@@ -152,7 +194,7 @@ def find_break_even(level: StartAndSpeed, default: StartAndSpeed, alpha: float =
     log_cost = _estimate_mean(stats.log_ratio(level.token_s, default.token_s), alpha)
     percents = [None if end is None else stats.to_percent(end) for end in (log_cost.low, log_cost.high)]
     cost = replace(log_cost, point=stats.to_percent(log_cost.point), low=percents[0], high=percents[1])
-    low, high, told_apart = _bounds(equal_token_times(level, default, alpha))
+    low, high, told_apart = _bounds(equal_token_times(level, default, alpha, one_study=one_study))
     start_known = not gain.contains(0.0)
     if not told_apart and (low is None or not start_known):
         why = f"{blocks} blocks tell neither who is ahead first nor who decodes faster"
@@ -173,9 +215,10 @@ def _lead(low_s: float | None, first_token_s: float, blocks: int, reason: str) -
     return low_s, reason
 
 
-def _check(level: StartAndSpeed, default: StartAndSpeed) -> None:
-    sizes = {values.size for values in (level.start_s, level.token_s, default.start_s, default.token_s)}
-    if len(sizes) > 1:
+def _check(level: StartAndSpeed, default: StartAndSpeed, one_study: bool) -> None:
+    starts, tokens = ({getattr(side, name).size for side in (level, default)} for name in ("start_s", "token_s"))
+    sizes = starts | tokens
+    if any(len(one) > 1 for one in ([sizes] if one_study else [starts, tokens])):
         raise InputError(f"starts and token times come from {sorted(sizes)} blocks; one of each a block works")
     for name, side in (("level", level), ("default", default)):
         for field in ("start_s", "token_s"):
@@ -183,7 +226,7 @@ def _check(level: StartAndSpeed, default: StartAndSpeed) -> None:
             bad = np.flatnonzero(~(np.isfinite(values) & (values > 0.0)))
             if bad.size:
                 raise InputError(f"{field} {values[bad[0]]} of the {name}, block {bad[0]}, is not positive and finite")
-    if not sizes - {0}:
+    if 0 in sizes:
         raise InputError("0 blocks of starts and token times; at least one works")
 
 
@@ -198,7 +241,7 @@ def _regime_of_means(level: StartAndSpeed, default: StartAndSpeed) -> Regime:
 
 
 def _reason_without_interval(level: StartAndSpeed, default: StartAndSpeed) -> str:
-    blocks = level.start_s.size
+    blocks = level.blocks
     if blocks < LEAST_BLOCKS:
         return f"{format_counted(blocks, 'block')}: three are preliminary, five earn a verdict"
     if not any(

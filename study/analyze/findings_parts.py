@@ -158,7 +158,7 @@ def _set_beside(level: Cells, default: Cells) -> tuple[str, FloatArray, FloatArr
     """Return the unit, and the values (units, figures) of a level and of the default, where both have them.
 
     Where several machines served and one of them more than one block, the machine is the unit. Units stand in the order
-    of their blocks, which is the one in which two studies are put together.
+    of their blocks.
     """
     places = sorted(set(level) & set(default), key=lambda place: (place[1], place[0]))
     machines = list(dict.fromkeys(machine for machine, _ in places))

@@ -38,7 +38,7 @@ def describe_leads(found: Sequence[BreakEvenAt]) -> list[str]:
 
 def _why_no_lead(at: BreakEvenAt) -> str:
     why = NO_LEAD.get(at.result.regime, at.result.reason)
-    return f"{why}{preliminary(at.level_input.start_s.size, at.unit)}"
+    return f"{why}{preliminary(at.level_input.blocks, at.unit)}"
 
 
 def describe_lead(at: BreakEvenAt, users: Sequence[int] = (), levels: Sequence[str] = ()) -> str:
@@ -48,7 +48,7 @@ def describe_lead(at: BreakEvenAt, users: Sequence[int] = (), levels: Sequence[s
     """
     result, lead = at.result, lead_s(at.result)
     busy = f"Kept busy by {format_users(users or [at.users])} (caches {at.cache}), "
-    tail = preliminary(at.level_input.start_s.size, at.unit)
+    tail = preliminary(at.level_input.blocks, at.unit)
     t_star = result.t_star_s
     if lead is None:
         verb, start = ("is", "its start") if len(levels) < 2 else ("are", "their starts")

@@ -23,7 +23,7 @@ from study.analyze.recommend_words import (
     number,
     units_to_go,
 )
-from study.design.counting import plural
+from study.design.counting import format_counted
 from study.errors import InputError
 
 _SHARED = ("device", "model", "load_format", "server_flags", "kv_cache_memory_bytes", "session")
@@ -86,17 +86,15 @@ def _flags(found: Findings) -> dict[str, str]:
 
 
 def _join(speed: Findings, starts: Findings, at: BreakEvenAt, gain: StartGain) -> BreakEvenAt:
-    of_starts, of_speed = gain.level_s.size, at.level_input.token_s.size
-    n = min(of_starts, of_speed)
     unit = "block" if {gain.gain_s.unit, at.unit} == {"block"} else "machine"
-    ours = StartAndSpeed(gain.level_s[:n], at.level_input.token_s[:n])
-    theirs = StartAndSpeed(gain.default_s[:n], at.default_input.token_s[:n])
-    result = find_break_even(ours, theirs, 1.0 - gain.gain_s.confidence)
+    ours = StartAndSpeed(gain.level_s, at.level_input.token_s)
+    theirs = StartAndSpeed(gain.default_s, at.default_input.token_s)
+    result = find_break_even(ours, theirs, 1.0 - gain.gain_s.confidence, one_study=False)
     of_both = f"{gain.cache} starts are those of study {starts.study}, token times those of study {speed.study}"
-    notes = [f"{of_both}, put together in the order of their blocks"]
-    if of_starts != of_speed:
-        first = f"{unit} of each counts" if n == 1 else f"{n} {plural(unit)} of each count"
-        notes.append(f"only the first {first}")
+    notes = [f"{of_both}, as two samples that know nothing of each other"]
+    of_starts, of_speeds = ours.start_s.size, ours.token_s.size
+    if of_starts != of_speeds:
+        notes.append(f"{format_counted(of_starts, unit)} of starts and {of_speeds} of token times count")
     if {card.unit for card in starts.cards} != {card.unit for card in speed.cards}:
         notes.append("the cards are of one kind, but not the same ones")
     return BreakEvenAt(at.level, at.default, at.users, gain.cache, unit, ours, theirs, result, tuple(notes))
@@ -284,8 +282,8 @@ def _figures(case: Case) -> list[Figure]:
 def _enough_blocks(case: Case) -> str:
     """Say how many blocks would tell who is ahead: for a verdict on the levels with most, or to tell speeds apart."""
     every = [at for entries in _by_level(case).values() for at in entries]
-    n = max(at.level_input.start_s.size for at in every)
-    found = [at for at in every if at.level_input.start_s.size == n]
+    n = max(at.level_input.blocks for at in every)
+    found = [at for at in every if at.level_input.blocks == n]
     unit = found[0].unit
     if n < stats_power.LEAST_BLOCKS:
         return units_to_go(n, unit)
