@@ -195,7 +195,7 @@ def test_interval_covers_and_is_unbounded_as_often_as_said(blocks, unbounded):
 @pytest.mark.parametrize(("of_starts", "of_speeds"), [(3, 3), (3, 4), (5, 5), (4, 9)])
 def test_the_interval_of_two_studies_covers(of_starts, of_speeds):
     rng = np.random.default_rng(11)
-    studies, t_star = 3000, 60 + 0.005 * 40 / (0.005 * 0.3)
+    studies, t_star = 2000, 60 + 0.005 * 40 / (0.005 * 0.3)
     covered = 0
     for _ in range(studies):
         starts = [s * np.exp(rng.normal(0, 0.05, of_starts)) + rng.normal(0, 2.0, of_starts) for s in (20, 60)]

@@ -23,9 +23,15 @@ from study.record_files import MOST_RECORD_BYTES
 from study.store import Store
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return write_whole_study(tmp_path_factory.mktemp("whole") / "data")
+
+
 @pytest.fixture
-def store(tmp_path):
-    return write_whole_study(tmp_path / "data")
+def store(whole, tmp_path):
+    shutil.copytree(whole.raw, tmp_path / "data/raw" / whole.study)
+    return Store(tmp_path / "data", whole.study)
 
 
 def pack(store):

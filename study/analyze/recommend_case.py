@@ -144,13 +144,13 @@ def figure_of(name: str, estimate: Estimate, unit: str) -> Figure:
 def settle(pairs: Sequence[Pair]) -> str | None:
     """Say what would settle comparisons that nothing is decided about; None where all are.
 
-    A level is named where there are others. Where it has no figure at some users, what it lacks elsewhere is said.
+    The level is named where not all lack blocks. Where it has no figure at some users, what it lacks elsewhere is said.
     """
     few = [pair for pair in pairs if stand(pair) is Standing.FEW]
     if few:
         least = min(few, key=lambda pair: (pair.effect_percent is None, units_of(pair)))
-        one_of_several = any(pair.level != least.level for pair in pairs)
-        whose = f", for {least.level} against {least.default}" if one_of_several else ""
+        some_decided = len(few) < len(pairs)
+        whose = f", for {least.level} against {least.default}" if some_decided else ""
         return f"{missing_units(least)}{whose}"
     open_pairs = [pair for pair in pairs if stand(pair) is Standing.UNDECIDED]
     more = [(pair.outlook.more_units, pair) for pair in open_pairs if pair.outlook and pair.outlook.more_units]
