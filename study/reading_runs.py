@@ -15,7 +15,15 @@ from typing import Generic, TypeVar
 from study.design.plain_files import shown
 from study.errors import RecordError
 from study.process_pool import Pool, Shared
-from study.record_files import PACKED, RecordFile, RunHead, check_place, head_of, name_contradictions, open_record
+from study.record_files import (
+    RecordFile,
+    RunHead,
+    check_place,
+    head_of,
+    name_contradictions,
+    open_record,
+    unpacked_name,
+)
 from study.records import RunRecord
 
 R = TypeVar("R")
@@ -105,7 +113,7 @@ def _look(path: Path, study: str, reader: RunReader[R]) -> Taken[R] | RecordFile
             return file
         check_place(file, reader.head(known), study)
     except RecordError as error:
-        return Taken(path.name.removesuffix(PACKED), (str(error),))
+        return Taken(unpacked_name(path), (str(error),))
     return Taken(file.name, (), file.sha256, (known,))
 
 

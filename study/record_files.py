@@ -95,7 +95,7 @@ class RecordFile:
     @property
     def name(self) -> str:
         """Its name, unpacked."""
-        return self.path.name.removesuffix(PACKED)
+        return unpacked_name(self.path)
 
     def parse(self) -> Record:
         """Return the record.
@@ -125,6 +125,11 @@ def open_record(path: Path) -> RecordFile:
     if path.suffix == PACKED:
         content = _unpack(path, content)
     return RecordFile(path, kind, content, hashlib.sha256(content).hexdigest())
+
+
+def unpacked_name(path: Path) -> str:
+    """Return the name that a record's file has unpacked."""
+    return path.name.removesuffix(PACKED)
 
 
 def is_record_name(name: str, *kinds: str) -> bool:

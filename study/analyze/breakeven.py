@@ -157,12 +157,13 @@ def _of_two_studies(level: StartAndSpeed, default: StartAndSpeed, alpha: float) 
     s, r = starts.mean(axis=1), rates.mean(axis=1)
     of_starts, of_rates = (np.cov(one, ddof=1) / one.shape[1] for one in (starts, rates))
     sign, w = np.array([1.0, -1.0]), np.array([-r[0], r[1]])
-    u, v = float(sign @ r), float(s * sign @ r)
+    signed = sign * s
+    u, v = float(sign @ r), float(signed @ r)
     bound = _squared_quantile(alpha, level.blocks)
     return (
         u**2 - bound * float(sign @ of_rates @ sign),
-        u * v - bound * float(sign @ of_rates @ (sign * s)),
-        v**2 - bound * float((sign * s) @ of_rates @ (sign * s) + w @ of_starts @ w),
+        u * v - bound * float(sign @ of_rates @ signed),
+        v**2 - bound * float(signed @ of_rates @ signed + w @ of_starts @ w),
     )
 
 

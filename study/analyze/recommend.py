@@ -26,12 +26,11 @@ from study.analyze.recommend_rules import BY_USERS, PRODUCTION, SESSION_KIND
 from study.analyze.recommend_starts import RESTART_OFTEN, say_starts, starts_alone
 from study.analyze.recommend_why import WHY
 from study.analyze.recommend_words import (
-    counted_over,
-    in_words,
     interval,
     margin_of,
     number,
     percent,
+    preliminary_over,
     size_of,
     some_of,
     some_users,
@@ -217,8 +216,7 @@ def _cost(pair: Pair, users: Sequence[int], margin: float) -> str:
 
 def _note(pairs: Sequence[Pair]) -> str:
     """Write that costs are preliminary, with the units behind them, which are of one kind."""
-    behind = counted_over([units_of(pair) for pair in pairs], pairs[0].pairing.unit)
-    return f"preliminary: {behind}, {in_words(FULL_BLOCKS)} earn a verdict"
+    return preliminary_over([units_of(pair) for pair in pairs], pairs[0].pairing.unit)
 
 
 def _say_no_cost(case: Case) -> str:

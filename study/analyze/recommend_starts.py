@@ -210,11 +210,14 @@ def _say_best(case: Case) -> list[str]:
         else f"for servers that live up to {number(shortest)} s{_about(shortest)}"
     )
     others = [entries for name, entries in _by_level(case).items() if name != level]
-    ahead = [entries for entries in others if any(lead_s(at.result) is not None for at in entries)]
-    rest = [summarize_leads(entries) for entries in ahead]
-    rest += describe_leads([at for entries in others if entries not in ahead for at in entries])
+    rest = [summarize_leads(entries) for entries in others if _leads_anywhere(entries)]
+    rest += describe_leads([at for entries in others if not _leads_anywhere(entries) for at in entries])
     first = f"Where servers restart often use {level} {limit}{where}."
     return [first, *describe_leads(best), *rest, *_say_cold_and_joined(case)]
+
+
+def _leads_anywhere(entries: Sequence[BreakEvenAt]) -> bool:
+    return any(lead_s(at.result) is not None for at in entries)
 
 
 def _about(seconds: float) -> str:

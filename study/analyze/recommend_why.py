@@ -52,8 +52,8 @@ def _say_host_bound(case: Case) -> list[str]:
         if (users := [found.users for found in _seen(case) if found.level == level and not found.holds])
     ]
     few = [found for found in _seen(case) if found.holds and found.runs < LEAST_BLOCKS]
-    said = f"Too few runs to say so of {listed(list(dict.fromkeys(found.level for found in few)))}." if few else ""
-    return [first, *_by_level(bound), *not_there, *filter(None, [said]), *_by_level(few)]
+    unsaid = [f"Too few runs to say so of {listed(list(dict.fromkeys(found.level for found in few)))}."] if few else []
+    return [first, *_by_level(bound), *not_there, *unsaid, *_by_level(few)]
 
 
 def _say_not_bound(case: Case) -> list[str]:

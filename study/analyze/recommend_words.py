@@ -125,7 +125,12 @@ def lifetime(seconds: float) -> str:
 def preliminary(n: int, unit: str) -> str:
     """Write that a figure rests on three or four units, or nothing."""
     few = LEAST_BLOCKS <= n < FULL_BLOCKS
-    return f"; preliminary: {counted(n, unit)}, {in_words(FULL_BLOCKS)} earn a verdict" if few else ""
+    return f"; {preliminary_over([n], unit)}" if few else ""
+
+
+def preliminary_over(counts: Collection[int], unit: str) -> str:
+    """Write that figures rest on so few units of one kind: `preliminary: three to four blocks, five earn a verdict`."""
+    return f"preliminary: {counted_over(counts, unit)}, {in_words(FULL_BLOCKS)} earn a verdict"
 
 
 def describe_pair(pair: Pair, margin: float, users: Sequence[int] = ()) -> str:

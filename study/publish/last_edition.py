@@ -20,7 +20,7 @@ from study.publish.edition import Edition
 from study.publish.plain_text import escape_markdown
 from study.publish.versus import render_versus
 from study.publish.versus_side import list_names, read_side
-from study.record_files import PACKED, read_unpacked
+from study.record_files import read_unpacked, unpacked_name
 from study.store import Store
 
 _RELEASE = re.compile(r"(\d{4})\.(\d{2})(?:\.(\d{1,3}))?")
@@ -96,7 +96,7 @@ def _find_changed(root: Path, name: str, data_dir: Path | str) -> str:
         store = Store(root / data_dir, one["study"])
         paths = [path for kind in ("launch", "run", "session") for path in store.record_files(kind)]
         same = all(_is_same(store.raw / file, digest) for file, digest in known.items())
-        if not same or not {path.name.removesuffix(PACKED) for path in paths} <= set(known):
+        if not same or not set(map(unpacked_name, paths)) <= set(known):
             return f"Records of {one['study']} changed since {name} was published; they are read as they are now."
     return ""
 
