@@ -14,6 +14,7 @@ import study
 from study.publish.edition import write_edition
 from study.publish.page import REHEARSAL_BANNER
 from study.publish.plates import REHEARSAL
+from study.publish.study_view import read_use_for
 from study.records import SessionRecord
 
 PARTS = ["headline", "switches", "start", "cooled", "throttled", "reading", "decide", "stamp"]
@@ -198,6 +199,37 @@ def test_what_the_last_session_asked_counts_where_the_file_is_silent(tmp_path):
     assert "| this and that |" in text
     assert "band of 3 percent" in text
     assert "| 1 user |" not in text
+
+
+def test_levels_keep_the_order_of_the_session_that_named_most_when_a_later_one_adds_to_a_few(tmp_path):
+    store = write_study(make_root(tmp_path) / "data", "one", blocks=1)
+    first = store.read().launches[0]
+    sessions = (
+        [{"name": "default"}, {"name": "O0", "use_for": "words of the first"}, {"name": "eager"}],
+        [{"name": "eager", "use_for": "words of the second"}, {"name": "default"}],
+    )
+    for number, levels in enumerate(sessions, 1):
+        store.write(
+            SessionRecord(
+                study="one", fingerprint=first.fingerprint, session_id=str(number), asked={"n": number}, levels=levels
+            )
+        )
+    use_for = read_use_for(tmp_path, store.read())
+    assert list(use_for)[:3] == ["default", "O0", "eager"]
+    assert (use_for["O0"], use_for["eager"]) == ("words of the first", "words of the second")
+
+
+def test_of_sessions_that_named_as_many_levels_the_last_gives_the_order(tmp_path):
+    store = write_study(make_root(tmp_path) / "data", "one", blocks=1)
+    first = store.read().launches[0]
+    for number, names in enumerate((("default", "O0"), ("O0", "eager")), 1):
+        levels = [{"name": name} for name in names]
+        store.write(
+            SessionRecord(
+                study="one", fingerprint=first.fingerprint, session_id=str(number), asked={"n": number}, levels=levels
+            )
+        )
+    assert list(read_use_for(tmp_path, store.read()))[:3] == ["O0", "eager", "default"]
 
 
 def test_the_page_asks_nothing_of_the_network(edition):

@@ -1,6 +1,13 @@
+import pytest
 from make_records import RESOLVED, make_launch, make_machine, make_outcome, make_study
 
-from study.analyze.level_tables import alike_pairs, host_launched_levels, level_table, start_table
+from study.analyze.level_tables import (
+    alike_pairs,
+    host_launched_levels,
+    level_table,
+    list_always_emptied,
+    start_table,
+)
 from study.analyze.switches import IGNORED_WHEN_ALIKE
 
 
@@ -22,6 +29,21 @@ def test_only_what_every_cold_start_emptied_is_told_as_emptied():
     ]
     row = start_table(make_study(launches)).iloc[0]
     assert (row["emptied"], row["not_emptied"]) == ("Triton kernels; inductor", "page cache")
+
+
+@pytest.mark.parametrize(
+    ("emptied", "always"),
+    [
+        ([["vLLM: torch.compile, AOT"], ["vLLM: torch.compile, AOT, model information"]], ["vLLM: torch.compile, AOT"]),
+        ([["vLLM: torch.compile, AOT, model information", "inductor"], ["vLLM: AOT"]], ["vLLM: AOT"]),
+        ([["vLLM: torch.compile"], ["vLLM: AOT"]], []),
+        ([["vLLM: AOT"], ["inductor"]], []),
+        ([["inductor", "a, b"]], ["inductor", "a, b"]),
+        ([], []),
+    ],
+)
+def test_of_caches_under_one_name_those_that_every_start_emptied_are_told(emptied, always):
+    assert list_always_emptied(emptied) == always
 
 
 def test_cold_and_warm_starts_stand_apart():

@@ -184,11 +184,31 @@ def _start_row(level: str, cache: str, launches: Sequence[LaunchRecord]) -> dict
         "kv_cache_blocks_greatest": max(blocks, default=None),
         "kv_cache_tokens_least": min(tokens, default=None),
         "kv_cache_tokens_greatest": max(tokens, default=None),
-        "emptied": "; ".join(sorted(set.intersection(*(set(one.cache_emptied) for one in good)) if good else ())),
+        "emptied": "; ".join(sorted(list_always_emptied([one.cache_emptied for one in good]))),
         "not_emptied": "; ".join(sorted({name for one in good for name in one.cache_not_emptied})),
         "machines": len({one.machine.unit for one in good}),
         "reason": _why_bad(bad[0]) if bad else None,
     }
+
+
+def list_always_emptied(emptied: Sequence[Sequence[str]]) -> list[str]:
+    """Return the caches that each of several starts found empty, in the first one's order.
+
+    A name like "vLLM: torch.compile, AOT" stands for several caches of one owner. A record may name more of them than
+    an earlier one did: those in both are kept.
+    """
+    named = [dict(_split_owner(name) for name in names) for names in emptied]
+    common = {
+        owner: [part for part in parts if all(part in one.get(owner, ()) for one in named)]
+        for owner, parts in (named[0] if named else {}).items()
+        if all(owner in one for one in named)
+    }
+    return [f"{owner}: {', '.join(parts)}" if parts != [""] else owner for owner, parts in common.items() if parts]
+
+
+def _split_owner(name: str) -> tuple[str, list[str]]:
+    owner, _, parts = name.partition(": ")
+    return owner, parts.split(", ")
 
 
 def _difference(gain: StartGain | None, is_default: bool) -> dict[str, Any]:

@@ -198,15 +198,20 @@ def _last_asked(records: StudyOf[Any]) -> Mapping[str, Any]:
 
 
 def read_use_for(root: Path, records: StudyOf[Any]) -> dict[str, str]:
-    """Return what each level is for, in the order of levels: the last session's, then those of the level files.
+    """Return what each level is for, in the order of levels.
 
-    What a session recorded goes before a file that was edited since.
+    Levels stand in the order of the session that named most of them (of equals, the last), so that one that added to a
+    few moves none; then come those of other sessions and of the level files. What a session recorded, the last first,
+    goes before a file that was edited since.
     """
     files = sorted((root / LEVELS_DIR).glob("*.yaml"))
+    recorded: dict[str, str] = {}
+    for session in records.sessions:
+        recorded |= {str(level["name"]): str(level.get("use_for", "")) for level in session.levels}
+    named = [[str(level["name"]) for level in session.levels] for session in reversed(records.sessions)]
+    order = dict.fromkeys([*max(named, key=len, default=[]), *recorded])
     known = {level.name: level.use_for for path in files for level in read_levels(path).values()}
-    asked = records.sessions[-1].levels if records.sessions else []
-    recorded = {str(level["name"]): str(level.get("use_for", "")) for level in asked}
-    return {**recorded, **{name: text for name, text in known.items() if name not in recorded}}
+    return {name: recorded[name] for name in order} | {n: text for n, text in known.items() if n not in recorded}
 
 
 def _choose_users(records: StudyOf[Any], given: Sequence[int] | None) -> tuple[int, ...]:
