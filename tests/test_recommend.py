@@ -9,9 +9,9 @@ from test_findings import Card, resolve, throttled_card
 from study.analyze.findings import FindOptions, find
 from study.analyze.findings_parts import StartGain
 from study.analyze.formats import listed
+from study.analyze.joined_starts import complete_starts
 from study.analyze.recommend import QUESTIONS, REHEARSAL, headline, recommend
 from study.analyze.recommend_leads import describe_leads
-from study.analyze.recommend_starts import complete_starts
 from study.analyze.recommend_words import describe_gain, describe_gains, lifetime, number, percent
 from study.analyze.stats import Estimate
 from study.design.parameters import fingerprint
@@ -187,6 +187,18 @@ def test_a_headline_of_starts_says_on_how_many_cards_its_gains_rest():
     alone = make_launch("default", block=4, machine=other, resolved=resolve("default"))
     said = headline(find(make_study([*study.launches, alone])))
     assert "Of the two cards, one gave the blocks behind these gains." in said
+
+
+def test_too_few_starts_are_counted_in_what_counts():
+    few = "In too few blocks to tell levels apart: three are preliminary, five earn a verdict."
+    study = Card({}, {"default": 41.0, "O0": 30.0}, blocks=3).study()
+    assert few in headline(find(Card({}, {"default": 41.0, "O0": 30.0}, blocks=2).study()))
+    # Two blocks of one machine and one of another are two units (METHOD: the machine, where one has several blocks).
+    other = make_machine(gpu_name="NVIDIA H200", gpu_uuid="GPU-other")
+    spread = [one.model_copy(update={"machine": other}) if one.block == 3 else one for one in study.launches]
+    said = headline(find(make_study(spread)))
+    assert "In too few machines to tell levels apart: three are preliminary, five earn a verdict." in said
+    assert "Where several machines served, the blocks of one count as one." in said
 
 
 def test_a_level_measured_at_fewer_users_says_at_which_in_the_headline():

@@ -10,9 +10,9 @@ from test_findings import Card, resolve
 from study.analyze.breakeven import Regime, StartAndSpeed, find_break_even, solve_break_even
 from study.analyze.findings import find
 from study.analyze.findings_parts import BreakEvenAt
+from study.analyze.joined_starts import complete_starts, join_starts
 from study.analyze.level_tables import start_table
 from study.analyze.recommend import recommend
-from study.analyze.recommend_starts import complete_starts, join_starts
 from study.design.parameters import fingerprint
 from study.errors import InputError
 from study.publish.panels import Frame

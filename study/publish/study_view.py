@@ -9,9 +9,9 @@ import pandas as pd
 
 from study.analyze.digests_on_disk import read_digests
 from study.analyze.findings import Findings, FindOptions, find
+from study.analyze.joined_starts import complete_starts, why_starts_differ
 from study.analyze.judged_runs import JudgedRun, judge_runs
 from study.analyze.recommend import Advice, headline, recommend
-from study.analyze.recommend_starts import complete_starts, why_starts_differ
 from study.analyze.reference_line import ReferenceLine
 from study.analyze.run_digest import RunDigest
 from study.analyze.runs import DEFAULT_BELOW_SHARE
