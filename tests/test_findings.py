@@ -272,6 +272,7 @@ def test_blocks_over_two_machines_make_the_machine_the_unit():
     launches = [one.model_copy(update={"machine": other}) if one.block > 3 else one for one in study.launches]
     found = find(make_study(launches, study.runs))
     assert found.break_evens[0].unit == "machine"
+    assert found.break_evens[0].result.reason == "2 machines: three are preliminary, five earn a verdict"
     assert found.start_gains[0].gain_s.n == 2
     assert len(found.cards) == 2
 

@@ -255,8 +255,23 @@ def test_gains_in_too_few_blocks_are_one_sentence_with_what_is_missing_once():
     ]
     assert describe_gains(gains) == [
         "With cold caches eager starts 193 s sooner than default, O0 61.5 s sooner, O3 3.0 s later (two blocks); "
-        "enough would be one more block for a preliminary verdict, three for a full one."
+        "enough would be one more block on the same card for a preliminary verdict, three for a full one."
     ]
+
+
+@pytest.mark.parametrize(
+    ("n", "unit", "cards", "enough"),
+    [
+        (1, "block", 1, "two more blocks for a preliminary verdict, four for a full one"),
+        (2, "block", 1, "one more block on the same card for a preliminary verdict, three for a full one"),
+        (2, "block", 2, "one more block on another card for a preliminary verdict, three for a full one"),
+        (2, "machine", 2, "one more machine for a preliminary verdict, three for a full one"),
+    ],
+)
+def test_what_is_missing_names_the_card_that_would_count(n, unit, cards, enough):
+    # METHOD: all blocks on one machine, or one block a machine; split otherwise, the machine is the unit.
+    gain = StartGain("O0", "default", "cold", Estimate(61.5, None, None, n, unit, 0.95), "few", None, None, cards)
+    assert describe_gain(gain).endswith(f"enough would be {enough}.")
 
 
 COLD = {**COMPARABLE, "cache": "cold", "input_tokens": 1}

@@ -168,7 +168,7 @@ def _of_two_studies(level: StartAndSpeed, default: StartAndSpeed, alpha: float) 
 
 
 def find_break_even(
-    level: StartAndSpeed, default: StartAndSpeed, alpha: float = 0.05, *, one_study: bool = True
+    level: StartAndSpeed, default: StartAndSpeed, alpha: float = 0.05, *, one_study: bool = True, unit: str = "block"
 ) -> BreakEven:
     """Say until when `level` is ahead of `default`, with an interval by inverting the test of equally many tokens.
 
@@ -177,42 +177,43 @@ def find_break_even(
         default: D, by the same blocks in the same order.
         alpha: one minus the confidence.
         one_study: starts and token times are of the same blocks; else of two studies, each with blocks of its own.
+        unit: what each value is of, block or machine; results and reasons count in it.
 
     Raises:
         InputError: for arrays of unequal length, or a time that is not positive and finite.
 
     """
     _check(level, default, one_study)
-    blocks = level.blocks
+    blocks, counted = level.blocks, format_counted(level.blocks, unit)
     means = _regime_of_means(level, default)
     crosses = means in (Regime.WINS_UNTIL, Regime.WINS_FROM)
     point = solve_break_even(level, default) if crosses else None
-    reason = _reason_without_interval(level, default)
+    reason = _reason_without_interval(level, default, counted)
     if reason:
-        t_star = None if point is None else Estimate(point, None, None, blocks, "block", 1.0 - alpha)
+        t_star = None if point is None else Estimate(point, None, None, blocks, unit, 1.0 - alpha)
         return BreakEven(Regime.UNDECIDED, t_star, None, False, None, None, reason)
-    gain = _estimate_mean(default.start_s - level.start_s, alpha)
-    log_cost = _estimate_mean(stats.log_ratio(level.token_s, default.token_s), alpha)
+    gain = _estimate_mean(default.start_s - level.start_s, alpha, unit)
+    log_cost = _estimate_mean(stats.log_ratio(level.token_s, default.token_s), alpha, unit)
     percents = [None if end is None else stats.to_percent(end) for end in (log_cost.low, log_cost.high)]
     cost = replace(log_cost, point=stats.to_percent(log_cost.point), low=percents[0], high=percents[1])
     low, high, told_apart = _bounds(equal_token_times(level, default, alpha, one_study=one_study))
     start_known = not gain.contains(0.0)
     if not told_apart and (low is None or not start_known):
-        why = f"{blocks} blocks tell neither who is ahead first nor who decodes faster"
+        why = f"{counted} tell neither who is ahead first nor who decodes faster"
         return BreakEven(Regime.UNDECIDED, None, None, False, gain, cost, why)
-    t_star = None if point is None else Estimate(point, low, high, blocks, "block", 1.0 - alpha)
-    reason = _reason(blocks, start_known, told_apart)
+    t_star = None if point is None else Estimate(point, low, high, blocks, unit, 1.0 - alpha)
+    reason = _reason(counted, start_known, told_apart)
     ahead = None
     if start_known and (means is Regime.WINS_UNTIL or (means is Regime.NEVER_LOSES and not told_apart)):
-        ahead, reason = _lead(low, float(default.start_s.mean()), blocks, reason)
+        ahead, reason = _lead(low, float(default.start_s.mean()), counted, reason)
     never_behind = means is Regime.NEVER_LOSES and told_apart and start_known
     return BreakEven(means, t_star, ahead, never_behind, gain, cost, reason)
 
 
-def _lead(low_s: float | None, first_token_s: float, blocks: int, reason: str) -> tuple[float | None, str]:
+def _lead(low_s: float | None, first_token_s: float, counted: str, reason: str) -> tuple[float | None, str]:
     """Return until when a lead is shown; before the default's first token there is no speed to be behind."""
     if low_s is not None and low_s <= first_token_s:
-        return None, f"{blocks} blocks do not put t* after the first token of the default ({first_token_s:.0f} s)"
+        return None, f"{counted} do not put t* after the first token of the default ({first_token_s:.0f} s)"
     return low_s, reason
 
 
@@ -241,22 +242,21 @@ def _regime_of_means(level: StartAndSpeed, default: StartAndSpeed) -> Regime:
     return Regime.NEVER_WINS if gain < 0.0 or cost > 0.0 else Regime.NEVER_LOSES
 
 
-def _reason_without_interval(level: StartAndSpeed, default: StartAndSpeed) -> str:
-    blocks = level.blocks
-    if blocks < LEAST_BLOCKS:
-        return f"{format_counted(blocks, 'block')}: three are preliminary, five earn a verdict"
+def _reason_without_interval(level: StartAndSpeed, default: StartAndSpeed, counted: str) -> str:
+    if level.blocks < LEAST_BLOCKS:
+        return f"{counted}: three are preliminary, five earn a verdict"
     if not any(
         stats.has_scatter(np.log(values)) for side in (level, default) for values in (side.start_s, side.token_s)
     ):
-        return f"{blocks} blocks without scatter: copies of one measurement are no evidence"
+        return f"{counted} without scatter: copies of one measurement are no evidence"
     return ""
 
 
-def _estimate_mean(values: FloatArray, alpha: float) -> Estimate:
-    """Return the mean of (blocks,) values with its t interval, of no width where they do not scatter."""
+def _estimate_mean(values: FloatArray, alpha: float, unit: str) -> Estimate:
+    """Return the mean of (units,) values with its t interval, of no width where they do not scatter."""
     half = float(scipy_stats.t.ppf(1.0 - alpha / 2.0, values.size - 1) * values.std(ddof=1) / math.sqrt(values.size))
     mean = float(values.mean())
-    return Estimate(mean, mean - half, mean + half, values.size, "block", 1.0 - alpha)
+    return Estimate(mean, mean - half, mean + half, values.size, unit, 1.0 - alpha)
 
 
 def _bounds(times: tuple[tuple[float, float], ...]) -> tuple[float | None, float | None, bool]:
@@ -270,9 +270,9 @@ def _bounds(times: tuple[tuple[float, float], ...]) -> tuple[float | None, float
     return (low if math.isfinite(low) else None), (high if math.isfinite(high) else None), math.isfinite(high)
 
 
-def _reason(blocks: int, start_known: bool, told_apart: bool) -> str:
+def _reason(counted: str, start_known: bool, told_apart: bool) -> str:
     if not told_apart:
-        return f"{blocks} blocks do not tell the speeds apart: t* has no upper end"
+        return f"{counted} do not tell the speeds apart: t* has no upper end"
     if not start_known:
-        return f"{blocks} blocks do not tell the starts apart: what they say of the first minutes is by the means alone"
-    return f"{blocks} blocks tell both starts and speeds apart"
+        return f"{counted} do not tell the starts apart: what they say of the first minutes is by the means alone"
+    return f"{counted} tell both starts and speeds apart"

@@ -201,7 +201,7 @@ def find_break_evens(
         unit, x, d = _set_beside(served.get((level, users, cache), {}), served.get((default, users, cache), {}))
         if len(x):
             ours, theirs = (StartAndSpeed(side[:, 0], side[:, 1]) for side in (x, d))
-            result = find_break_even(ours, theirs, alpha)
+            result = find_break_even(ours, theirs, alpha, unit=unit)
             found.append(BreakEvenAt(level, default, users, cache, unit, ours, theirs, result))
     return tuple(found)
 

@@ -75,7 +75,7 @@ def _join(speed: Findings, starts: Findings, at: BreakEvenAt, gain: StartGain) -
     unit = "block" if {gain.gain_s.unit, at.unit} == {"block"} else "machine"
     ours = StartAndSpeed(gain.level_s, at.level_input.token_s)
     theirs = StartAndSpeed(gain.default_s, at.default_input.token_s)
-    result = find_break_even(ours, theirs, 1.0 - gain.gain_s.confidence, one_study=False)
+    result = find_break_even(ours, theirs, 1.0 - gain.gain_s.confidence, one_study=False, unit=unit)
     of_both = f"{gain.cache} starts are those of study {starts.study}, token times those of study {speed.study}"
     notes = [f"{of_both}, as two samples that know nothing of each other"]
     of_starts, of_speeds = ours.start_s.size, ours.token_s.size

@@ -199,11 +199,14 @@ def missing_units(pair: Pair) -> str:
     return units_to_go(n, unit)
 
 
-def units_to_go(n: int, unit: str) -> str:
-    """Write how many more units a verdict takes: `two more blocks for a preliminary verdict, four for a full one`."""
+def units_to_go(n: int, unit: str, where: str = "") -> str:
+    """Write how many more units a verdict takes: `two more blocks for a preliminary verdict, four for a full one`.
+
+    `where` says where they must be measured to count, as in `on the same card`.
+    """
     if n >= LEAST_BLOCKS:
         return f"{plural(unit)} that were measured one by one; these are copies of one measurement"
-    few = counted(LEAST_BLOCKS - n, f"more {unit}")
+    few = f"{counted(LEAST_BLOCKS - n, f'more {unit}')} {where}".rstrip()
     return f"{few} for a preliminary verdict, {in_words(FULL_BLOCKS - n)} for a full one"
 
 
@@ -212,7 +215,7 @@ def describe_gains(gains: Iterable[StartGain]) -> list[str]:
     groups: dict[tuple[str, ...], list[StartGain]] = {}
     for gain in gains:
         judged = "" if gain.reason else confidence_of(gain.gain_s)
-        shared = (gain.cache, gain.default, gain.gain_s.unit, str(gain.gain_s.n), judged)
+        shared = (gain.cache, gain.default, gain.gain_s.unit, str(gain.gain_s.n), str(gain.cards), judged)
         groups.setdefault(shared, []).append(gain)
     return [_describe_together(group) if len(group) > 1 else describe_gain(group[0]) for group in groups.values()]
 
@@ -258,4 +261,6 @@ def _begin_gain(gain: StartGain) -> str:
 
 def _not_judged(gain: StartGain) -> str:
     n, unit = gain.gain_s.n, gain.gain_s.unit
-    return f" ({counted(n, unit)}); enough would be {units_to_go(n, unit)}"
+    # Blocks count one by one where one card has them all, or each its own: METHOD's condition for a verdict over them.
+    where = "" if n < 2 or unit != "block" else "on the same card" if gain.cards == 1 else "on another card"
+    return f" ({counted(n, unit)}); enough would be {units_to_go(n, unit, where)}"
