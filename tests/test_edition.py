@@ -201,19 +201,22 @@ def test_what_the_last_session_asked_counts_where_the_file_is_silent(tmp_path):
     assert "| 1 user |" not in text
 
 
+def write_session(store, number, levels):
+    print_of = store.read().launches[0].fingerprint
+    asked = {"n": number}
+    store.write(
+        SessionRecord(study="one", fingerprint=print_of, session_id=str(number), asked=asked, levels=levels)
+    )
+
+
 def test_levels_keep_the_order_of_the_session_that_named_most_when_a_later_one_adds_to_a_few(tmp_path):
     store = write_study(make_root(tmp_path) / "data", "one", blocks=1)
-    first = store.read().launches[0]
     sessions = (
         [{"name": "default"}, {"name": "O0", "use_for": "words of the first"}, {"name": "eager"}],
         [{"name": "eager", "use_for": "words of the second"}, {"name": "default"}],
     )
     for number, levels in enumerate(sessions, 1):
-        store.write(
-            SessionRecord(
-                study="one", fingerprint=first.fingerprint, session_id=str(number), asked={"n": number}, levels=levels
-            )
-        )
+        write_session(store, number, levels)
     use_for = read_use_for(tmp_path, store.read())
     assert list(use_for)[:3] == ["default", "O0", "eager"]
     assert (use_for["O0"], use_for["eager"]) == ("words of the first", "words of the second")
@@ -221,14 +224,9 @@ def test_levels_keep_the_order_of_the_session_that_named_most_when_a_later_one_a
 
 def test_of_sessions_that_named_as_many_levels_the_last_gives_the_order(tmp_path):
     store = write_study(make_root(tmp_path) / "data", "one", blocks=1)
-    first = store.read().launches[0]
     for number, names in enumerate((("default", "O0"), ("O0", "eager")), 1):
         levels = [{"name": name} for name in names]
-        store.write(
-            SessionRecord(
-                study="one", fingerprint=first.fingerprint, session_id=str(number), asked={"n": number}, levels=levels
-            )
-        )
+        write_session(store, number, levels)
     assert list(read_use_for(tmp_path, store.read()))[:3] == ["O0", "eager", "default"]
 
 

@@ -17,6 +17,7 @@ from study.analyze.recommend_words import (
     number,
     units_to_go,
 )
+from study.design.counting import plural
 
 
 def starts_alone(found: Findings) -> bool:
@@ -56,7 +57,7 @@ def say_starts(found: Findings, where: str) -> str:
 def _say_few(gains: Sequence[StartGain]) -> str:
     units = sorted({gain.gain_s.unit for gain in gains}) or ["block"]
     why = " Where several machines served, the blocks of one count as one." if "machine" in units else ""
-    what = " or ".join(f"{unit}s" for unit in units)
+    what = " or ".join(plural(unit) for unit in units)
     return f" In too few {what} to tell levels apart: three are preliminary, five earn a verdict.{why}"
 
 
