@@ -61,10 +61,10 @@ def one_block():
     return find(Card({"default": {1: 5.09}, "eager": {1: 24.0}}, TWO_STARTS, blocks=1).study())
 
 
-def without_compile_alone():
-    """Three H200: graphs alone cost 6 percent, and neither part costs a factor; compile alone was not run."""
+def without_compile_alone(**changes):
+    """Some H200: graphs alone cost 6 percent, and neither part costs a factor; compile alone was not run."""
     tpot_ms = {"default": {1: 5.14, 8: 5.46}, "graphs-only": {1: 5.45, 8: 5.79}, "eager": {1: 34.9, 8: 31.6}}
-    return find(Card(tpot_ms, {level: H200_START[level] for level in tpot_ms}, noise=0.002).study())
+    return find(Card(tpot_ms, {level: H200_START[level] for level in tpot_ms}, noise=0.002, **changes).study())
 
 
 def starts_alone():
@@ -168,6 +168,12 @@ def test_where_compile_alone_is_missing_the_graphs_larger_share_is_said():
     # 5.45 / 5.14 and 5.79 / 5.46 are both 6.0 percent; eager: (34.9 x 31.6 / 5.14 / 5.46)^(1/2) = 6.27 times.
     said = re.search(r"graphs alone a token .* (\S+) percent more .* neither \(eager\) (\S+) percent", text_of(parts))
     assert [float(share) for share in said.groups()] == [pytest.approx(6.0, abs=0.2), pytest.approx(527, abs=3)]
+
+
+@pytest.mark.parametrize(("blocks", "tail"), [(5, ""), (4, "; preliminary: four blocks, five earn a verdict")])
+def test_the_cost_of_neither_part_says_when_it_is_preliminary(blocks, tail):
+    parts = advise(without_compile_alone(blocks=blocks))["compile_or_graphs"]
+    assert re.search(rf"with neither \(eager\) \d+ percent{re.escape(tail)}\. ", text_of(parts))
 
 
 def test_starts_alone_have_a_headline_of_starts():

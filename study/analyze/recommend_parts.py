@@ -8,7 +8,7 @@ from collections.abc import Callable
 from study.analyze.compare_types import AaCheck, Pair
 from study.analyze.recommend_case import DECIDED, Case, Figure, Rule, Standing, figure_of, sentences, stand
 from study.analyze.recommend_rules import NOTHING
-from study.analyze.recommend_words import describe_gain, describe_gains, interval, number
+from study.analyze.recommend_words import describe_gain, describe_gains, interval, number, preliminary
 
 
 def _graphs_alone(case: Case) -> str | None:
@@ -60,9 +60,10 @@ def _say_larger_part(case: Case) -> list[str]:
     ours, theirs = graphs.effect_percent, neither[0].effect_percent
     if ours is None or theirs is None or ours.high is None or theirs.low is None or ours.high >= theirs.low:
         return []
+    tail = preliminary(theirs.n, neither[0].pairing.unit) if neither[0].preliminary else ""
     return [
         f"With graphs alone a token takes {number(ours.point)} percent more than with both, with neither "
-        f"({neither[0].level}) {number(theirs.point)} percent."
+        f"({neither[0].level}) {number(theirs.point)} percent{tail}."
     ]
 
 
