@@ -1,6 +1,7 @@
 """The figures of what happened within runs and between them."""
 
 import math
+import re
 
 import pytest
 from edition_study import BASE_MS, COSTS, write_study
@@ -173,6 +174,33 @@ def test_a_drift_is_told_from_the_cost_of_a_level():
 def test_without_a_drift_nothing_is_left(records):
     order = order_of(drifting_study([("default", "O0"), ("O0", "default")], per_place=0.0))
     assert order.runs["drift_percent"].abs().max() < 1e-6
+
+
+def test_scatter_of_host_launched_levels_is_no_drift_of_graph_levels():
+    # O0 and eager are 30 % off from block to block; whatever the place, the graph levels are where they always are.
+    off = {"O0": (0.3, -0.3, 0.2, -0.2, 0.0), "eager": (0.3, 0.2, -0.3, 0.0, -0.2)}
+    costs = {"default": 5.1, "O3": 5.1, "graphs-only": 5.5, "O0": 23.0, "eager": 27.0}
+    names, launches, runs = list(costs), [], []
+    for block in range(5):
+        for place, level in enumerate(names[block:] + names[:block]):
+            launches.append(make_launch(level, block + 1, spawn_unix_s=1e9 + 1e5 * block + 1e3 * place))
+            factor = 1.0 + off.get(level, (0.0,) * 5)[block]
+            runs.append(make_run(launches[-1], tpot_ms=costs[level] * factor))
+    rows = order_of(make_study(launches, runs)).runs
+    graphs = rows["level"].isin(["default", "O3", "graphs-only"])
+    assert rows.loc[graphs, "drift_percent"].abs().max() < 1.0
+    for level, offs in off.items():
+        seen = rows.loc[rows["level"] == level, "drift_percent"]
+        assert seen.max() - seen.min() == pytest.approx(100 * (max(offs) - min(offs)), rel=0.15)
+    plate = draw_order(order_of(make_study(launches, runs)), Frame(tuple(costs), (1,), False))
+    axes = plate.figure.axes[0]
+    plate.figure.canvas.draw()
+    means = [float(found) for found in re.findall(r"place \d \+?(\d+\.\d+)", plate.alt.replace("\N{MINUS SIGN}", ""))]
+    assert len(means) == 5
+    assert max(means) < 0.5
+    said = [tick.get_text() for tick in axes.get_yticklabels()]
+    assert said == ["\N{MINUS SIGN}100", "\N{MINUS SIGN}10", "\N{MINUS SIGN}2", "0", "2", "10", "100"]
+    assert plate.caption.endswith("The axis of the drift is logarithmic beyond 2 percent.")
 
 
 def test_one_block_cannot_tell_drift_from_cost():

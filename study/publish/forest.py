@@ -1,6 +1,5 @@
 """The cost of each level against the default: a point with its interval, overall and by users, and the A/A checks."""
 
-import math
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
@@ -10,13 +9,12 @@ from matplotlib.lines import Line2D
 from study.analyze.compare_types import AaCheck, Comparison, Pair
 from study.analyze.stats import Estimate
 from study.publish.level_marks import mark_level
-from study.publish.panels import Frame, say_why_not, warn_of_rehearsal
+from study.publish.panels import Frame, say_why_not, warn_of_rehearsal, widen_percents
 from study.publish.plain_text import clean_text
 from study.publish.plates import FAINT, INK, WIDTH_IN, Plate, figure_style
 from study.publish.wording import say_interval, say_users, say_verdict
 
 ROW_IN = 0.23
-_SPREAD_OF_LINEAR_AXIS = 30.0
 _MOST_PERCENT = 10_000.0
 
 
@@ -104,16 +102,9 @@ def _finish_axes(axes: Axes, rows: list[Row], margin: float) -> None:
         label.set_fontweight("bold" if row.overall else "normal")
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.grid(visible=False, axis="y")
-    seen = [abs(_clip(value, 0.0)) for row in rows if row.estimate for value in _values(row.estimate)]
-    most = max([margin, *seen])
+    seen = [_clip(value, 0.0) for row in rows if row.estimate for value in _values(row.estimate)]
     unit = "TPOT against default, percent"
-    if most > _SPREAD_OF_LINEAR_AXIS * margin:
-        axes.set_xscale("symlog", linthresh=2.0 * margin, linscale=1.0)
-        top = math.ceil(math.log10(most))
-        ticks = [10.0**power for power in range(math.ceil(math.log10(2.0 * margin)), top + 1)]
-        axes.set_xticks([-2.0 * margin, 0.0, 2.0 * margin, *ticks])
-        axes.xaxis.set_major_formatter(lambda value, _place: f"{value:g}")
-        axes.minorticks_off()
+    if widen_percents(axes, "x", seen, margin):
         unit += " (logarithmic beyond the inner ticks)"
     axes.set_xlabel(unit, loc="right" if len(unit) > 40 else "center")
 

@@ -1,8 +1,10 @@
 """What the figures of an edition share: levels and users, panels, the legend, and words where nothing can be drawn."""
 
+import math
 import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -18,6 +20,8 @@ ROW_IN = 0.24
 """Height of a row of a level, inches."""
 WIDE_SPREAD = 3.0
 """Times that are further apart than this are drawn on a logarithmic axis."""
+WIDE_PERCENTS = 30.0
+"""Percentages beyond this many margins are drawn on an axis that is logarithmic beyond two margins."""
 
 
 @dataclass(frozen=True)
@@ -101,3 +105,35 @@ def add_legend(figure: Figure, levels: Iterable[str], *more: Artist) -> None:
     ]
     handles = [*lines, *more]
     figure.legend(handles=handles, loc="outside lower center", ncols=min(3 if more else 4, len(handles)))
+
+
+def widen_percents(axes: Axes, along: Literal["x", "y"], percents: Iterable[float], margin: float) -> bool:
+    """Make an axis of percentages logarithmic beyond two margins on either side, where they reach far beyond.
+
+    Args:
+        axes: where they are drawn.
+        along: the axis they are drawn along.
+        percents: what is drawn, percent.
+        margin: what does not matter, percent, above 0.
+
+    Returns:
+        Whether it was done; the label has to say so.
+
+    """
+    shown = [0.0, *percents]
+    low, high, inner = min(shown), max(shown), 2.0 * margin
+    if max(-low, high) <= WIDE_PERCENTS * margin:
+        return False
+    scale, axis = (axes.set_xscale, axes.xaxis) if along == "x" else (axes.set_yscale, axes.yaxis)
+    scale("symlog", linthresh=inner, linscale=1.0)
+    axis.set_ticks([*(-tick for tick in reversed(_powers(inner, -low))), -inner, 0.0, inner, *_powers(inner, high)])
+    axis.set_major_formatter(lambda value, _place: f"{value:g}".replace("-", "\N{MINUS SIGN}"))
+    axis.set_minor_locator(NullLocator())
+    return True
+
+
+def _powers(inner: float, most: float) -> list[float]:
+    """Return powers of ten from the inner tick to the first that is no less than the most; none where it is inside."""
+    if most <= inner:
+        return []
+    return [10.0**power for power in range(math.ceil(math.log10(inner)), math.ceil(math.log10(most)) + 1)]

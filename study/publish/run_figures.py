@@ -32,6 +32,7 @@ from study.publish.panels import (
     say_why_not,
     scale_times,
     warn_of_rehearsal,
+    widen_percents,
 )
 from study.publish.picking import MOST_LINES, MOST_POINTS, pick_runs, say_picked
 from study.publish.plain_text import clean_text
@@ -46,6 +47,8 @@ ORDER_LABELS = {
     "drift_percent": "TPOT beyond level\nand block, percent",
     "gate_c": "temperature at\nthe gate, \N{DEGREE SIGN}C",
 }
+INNER_PERCENT = 2.0
+"""A wide axis of drift is linear so far from 0."""
 DARKEST = 0.55
 CARD_ROW_IN = 1.15
 _LINE: Mapping[str, Any] = {"linewidth": 0.9, "alpha": 0.85}
@@ -241,8 +244,10 @@ def draw_order(order: LaunchOrder, frame: Frame) -> Plate:
         for axes, (name, label) in zip(grid, shown.items(), strict=True):
             _draw_places(axes, runs.dropna(subset=[name]), name, frame, picked)
             axes.set_ylabel(label)
+        wide = False
         if "drift_percent" in shown:
             grid[0].axhline(0.0, color=INK, linewidth=0.8)
+            wide = widen_percents(grid[0], "y", runs["drift_percent"].dropna(), INNER_PERCENT / 2)
         grid[-1].set_xlabel("place of the launch in its block")
         places = range(1, int(runs["place"].max()) + 1)
         grid[-1].set_xticks(places)
@@ -253,8 +258,10 @@ def draw_order(order: LaunchOrder, frame: Frame) -> Plate:
     caption = (
         "One point a run. Drift: by how much its mean TPOT is above what its level and its block have at its number of "
         "users. Levels stand in another random order in each block, so points that rise from left to right are a "
-        "machine that slows down, not a level."
+        "machine that slows down, not a level. Levels that scatter more weigh less."
     )
+    if wide:
+        caption += f" The axis of the drift is logarithmic beyond {INNER_PERCENT:g} percent."
     if order.why_no_drift:
         caption = f"One point a run. No drift is shown: {order.why_no_drift}."
     caption += say_picked(len(picked), len(runs), MOST_POINTS)
