@@ -48,6 +48,16 @@ def test_the_h200_beside_the_published_edition(text, said):
     assert said in flat(text)
 
 
+def test_uneven_blocks_share_their_noun(root):  # noqa: F811
+    part = make_part({"default": 0.0, "eager": 1.0}, blocks=5)
+    cell = part.cells[8, "eager"]
+    fewer = dataclasses.replace(cell.cost, effect_percent=dataclasses.replace(cell.cost.effect_percent, n=4))
+    by_users = {at: one for at, one in part.cells.items() if at[0] is not None}
+    uneven = dataclasses.replace(part, cells={**by_users, (8, "eager"): dataclasses.replace(cell, cost=fewer)})
+    said = render_versus(set_beside(read_side(root, "2026.10"), Side("b", "study", (uneven,))))
+    assert "(4 to 5 blocks, verdicts by users)" in flat(said)
+
+
 def test_medians_and_costs_stand_in_one_row(text):
     line = next(line for line in text.splitlines() if line.startswith("1 user") and "eager" in line)
     assert [part.strip() for part in line.split("  ") if part.strip()][2:5] == [

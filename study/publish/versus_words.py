@@ -138,8 +138,8 @@ def _say_one(says: Says, part: Part, level: str) -> str:
     if part.published:
         return f"{text} of published medians"
     counts = sorted(says.costs, key=lambda cost: 0 if cost.effect_percent is None else cost.effect_percent.n)
-    ends = dict.fromkeys(_say_units(cost) for cost in (counts[0], counts[-1]))
-    text += f" ({' to '.join(ends)}, {'no verdict' if first.verdict is None else 'verdicts by users'})"
+    units = format_ends(_say_units(counts[0]), _say_units(counts[-1]))
+    text += f" ({units}, {'no verdict' if first.verdict is None else 'verdicts by users'})"
     overall = part.cost(None, level)
     if overall is None or overall.effect_percent is None:
         return text
