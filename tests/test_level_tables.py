@@ -120,3 +120,23 @@ def test_a_level_that_told_no_configuration_keeps_its_row():
     failed = make_outcome(status="failed", stage="ready", message="out of memory")
     study = make_study([make_launch("O1", resolved=None, first_token_s=None, outcome=failed)])
     assert level_table(study)["reason"][0] == "failed at ready: out of memory"
+
+
+def test_a_level_that_only_filled_caches_has_what_that_server_told():
+    none = {**RESOLVED["compilation_config"], "cudagraph_mode": 0}
+    fields = {"block": 0, "launch_id": "fill-compile-only-a1", "fills_caches": True}
+    told = make_launch("compile-only", resolved={**RESOLVED, "compilation_config": none}, **fields)
+    row = level_table(make_study([resolve("default"), told])).set_index("level").loc["compile-only"]
+    assert (row["mode"], row["cudagraph_mode"], row["launches"]) == ("VLLM_COMPILE", "NONE", 0)
+    assert row["reason"] == "no measured launch, only a start that filled caches"
+    # Of a level that was measured too, such a start says nothing.
+    measured = resolve("compile-only", compilation_config=none)
+    assert level_table(make_study([measured, told]))["launches"].tolist() == [1]
+    assert host_launched_levels(make_study([resolve("default"), told])) == frozenset()
+
+
+def test_why_a_start_that_filled_caches_failed_is_kept():
+    failed = make_outcome(status="failed", stage="ready", message="out of memory")
+    fields = {"block": 0, "fills_caches": True, "resolved": None, "first_token_s": None, "outcome": failed}
+    row = level_table(make_study([make_launch("O1", **fields)])).iloc[0]
+    assert row["reason"] == "no measured launch, and the start to fill caches failed at ready: out of memory"

@@ -32,6 +32,7 @@ from study.analyze.findings_parts import (
 from study.analyze.first_requests import first_request_table
 from study.analyze.judged_runs import DEFAULT_LEVEL, JudgedRun, judge_runs, order_levels
 from study.analyze.level_tables import (
+    NONE_MEASURED,
     alike_pairs,
     host_launched_levels,
     level_table,
@@ -322,7 +323,7 @@ def _find_failed(levels: Sequence[str], starts: pd.DataFrame, judged: Sequence[J
         runs = [one for one in judged if one.run.level == level]
         if not rows["n"].sum():
             why = rows["reason"].dropna()
-            failed[level] = str(why.iloc[0]) if len(why) else "no measured launch"
+            failed[level] = str(why.iloc[0]) if len(why) else NONE_MEASURED
         elif judged and not any(one.counts for one in runs):
             why_runs = dict.fromkeys("; ".join(one.left_out) for one in runs)
             failed[level] = f"no run counts: {' | '.join(why_runs) or 'none was recorded'}"

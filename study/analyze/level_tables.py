@@ -22,6 +22,8 @@ LEVEL_COLUMNS = (
     *("flashinfer_autotune", "jit_warmup", "capture_sizes", "largest_capture_size", "downgrades", "alike", "use_for"),
     *("launches", "reason", "fusions", "custom_ops"),
 )
+NONE_MEASURED = "no measured launch"
+"""Why a level that only filled caches has no figure."""
 START_COLUMNS = (
     *("card", "level", "cache", "n", "failed", "median_s", "least_s", "greatest_s", "difference_s", "difference_low_s"),
     *("difference_high_s", "difference_confidence", "difference_n", "difference_unit", "difference_reason"),
@@ -44,8 +46,9 @@ def level_table(
 ) -> pd.DataFrame:
     """Return one row a level (`LEVEL_COLUMNS`): its switches as the server resolved them, never from documentation.
 
-    `alike` names the other levels that resolved to the same configuration. A level none of whose servers told its
-    configuration keeps its row, with the reason.
+    `alike` names the other levels that resolved to the same configuration. A level that only filled caches has the
+    switches that those servers told, with the reason. A level none of whose servers told its configuration keeps its
+    row, with the reason.
 
     Args:
         study: the records.
@@ -61,7 +64,8 @@ def level_table(
     for level, launches in by_level.items():
         alike = [name for name in by_level if (level, name) in pairs or (name, level) in pairs]
         named = {"level": level, "alike": "; ".join(alike), "use_for": (use_for or {}).get(level)}
-        rows.append({**named, **_switches(launches, told)})
+        fills = [] if launches else [one for one in study.launches if one.level == level and one.fills_caches]
+        rows.append({**named, **_switches(launches or fills, told), **(_told_by_fills(fills) if fills else {})})
     types = {"optimization_level": "Int64", "capture_sizes": "Int64", "largest_capture_size": "Int64"}
     switches = ("enforce_eager", "flashinfer_autotune", "jit_warmup")
     return make_frame(rows, LEVEL_COLUMNS).astype({**types, **dict.fromkeys(switches, "boolean")})
@@ -123,10 +127,17 @@ def _switches(launches: Sequence[LaunchRecord], texts: Mapping[str, str]) -> dic
     }
 
 
+def _told_by_fills(fills: Sequence[LaunchRecord]) -> dict[str, Any]:
+    """Return what marks a row that no measured launch stands behind."""
+    tells = any(launch.resolved is not None for launch in fills)
+    why = "only a start that filled caches" if tells else f"and the start to fill caches {_why_nothing(fills)}"
+    return {"launches": 0, "reason": f"{NONE_MEASURED}, {why}"}
+
+
 def _why_nothing(launches: Sequence[LaunchRecord]) -> str:
     """Say why no server of a level was of use, by the first that was started."""
     if not launches:
-        return "no measured launch"
+        return NONE_MEASURED
     outcome = launches[0].outcome
     if outcome.status != "ok":
         return f"{outcome.status} at {outcome.stage}: {outcome.message}"

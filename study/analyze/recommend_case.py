@@ -86,9 +86,9 @@ class Case:
         return {level: [pair for pair in pairs if pair.level == level] for level in self.overall}
 
     def level_with(self, **switches: Sequence[str]) -> str | None:
-        """Return the first level but the default whose resolved switches have one of the given values each."""
+        """Return the first measured level but the default whose resolved switches have one of the given values each."""
         table = self.findings.level_table
-        rows = table[table["level"] != self.findings.default]
+        rows = table[(table["level"] != self.findings.default) & table["launches"].gt(0)]
         for name, values in switches.items():
             rows = rows[rows[name].isin(values)]
         return str(rows["level"].iloc[0]) if len(rows) else None
