@@ -62,7 +62,7 @@ def order_launches(runs: pd.DataFrame, records: Study) -> LaunchOrder:
     seen["gate_c"] = pd.to_numeric(seen["run_id"].map(gates), errors="coerce").astype(float)
     seen["drift_percent"], seen["weight"] = np.nan, np.nan
     for _, part in seen.groupby("users"):
-        seen.loc[part.index, ["drift_percent", "weight"]] = _residual_percent(part)
+        seen.loc[part.index, ["drift_percent", "weight"]] = _find_drift(part)
     why = ""
     if seen["drift_percent"].isna().all():
         blocks = seen["block"].nunique()
@@ -84,7 +84,7 @@ def _place_launches(records: Study) -> dict[str, int]:
     return places
 
 
-def _residual_percent(part: pd.DataFrame) -> NDArray[np.float64]:
+def _find_drift(part: pd.DataFrame) -> NDArray[np.float64]:
     """Return residual in percent and weight (runs, 2); NaN for a run whose level or block has no other beside it."""
     found = np.full((len(part), 2), np.nan)
     blocks = part.groupby("level")["block"].transform("nunique")
