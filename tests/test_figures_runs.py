@@ -186,13 +186,14 @@ def test_scatter_of_host_launched_levels_is_no_drift_of_graph_levels():
             launches.append(make_launch(level, block + 1, spawn_unix_s=1e9 + 1e5 * block + 1e3 * place))
             factor = 1.0 + off.get(level, (0.0,) * 5)[block]
             runs.append(make_run(launches[-1], tpot_ms=costs[level] * factor))
-    rows = order_of(make_study(launches, runs)).runs
+    order = order_of(make_study(launches, runs))
+    rows = order.runs
     graphs = rows["level"].isin(["default", "O3", "graphs-only"])
     assert rows.loc[graphs, "drift_percent"].abs().max() < 1.0
     for level, offs in off.items():
         seen = rows.loc[rows["level"] == level, "drift_percent"]
         assert seen.max() - seen.min() == pytest.approx(100 * (max(offs) - min(offs)), rel=0.15)
-    plate = draw_order(order_of(make_study(launches, runs)), Frame(tuple(costs), (1,), False))
+    plate = draw_order(order, Frame(tuple(costs), (1,), rehearsal=False))
     axes = plate.figure.axes[0]
     plate.figure.canvas.draw()
     means = [float(found) for found in re.findall(r"place \d \+?(\d+\.\d+)", plate.alt.replace("\N{MINUS SIGN}", ""))]

@@ -63,7 +63,7 @@ def h200():
 
 @pytest.fixture(scope="module")
 def cpu():
-    return resolve(choose_levels(("guide.yaml",), ROOT))
+    return resolve(choose_levels(("guide.yaml", "knobs.yaml"), ROOT))
 
 
 @pytest.fixture(params=["l4", "h200"])

@@ -64,8 +64,7 @@ def level_table(
     for level, launches in by_level.items():
         alike = [name for name in by_level if (level, name) in pairs or (name, level) in pairs]
         named = {"level": level, "alike": "; ".join(alike), "use_for": (use_for or {}).get(level)}
-        fills = [] if launches else [one for one in study.launches if one.level == level and one.fills_caches]
-        rows.append({**named, **_switches(launches or fills, told), **(_told_by_fills(fills) if fills else {})})
+        rows.append(named | (_switches(launches, told) if launches else _told_by_fills(study, level, told)))
     types = {"optimization_level": "Int64", "capture_sizes": "Int64", "largest_capture_size": "Int64"}
     switches = ("enforce_eager", "flashinfer_autotune", "jit_warmup")
     return make_frame(rows, LEVEL_COLUMNS).astype({**types, **dict.fromkeys(switches, "boolean")})
@@ -127,11 +126,14 @@ def _switches(launches: Sequence[LaunchRecord], texts: Mapping[str, str]) -> dic
     }
 
 
-def _told_by_fills(fills: Sequence[LaunchRecord]) -> dict[str, Any]:
-    """Return what marks a row that no measured launch stands behind."""
+def _told_by_fills(study: Study, level: str, texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return the switches of a level that no measured launch stands behind, from the starts that filled its caches."""
+    fills = [launch for launch in study.launches if launch.fills_caches and launch.level == level]
+    if not fills:
+        return _switches(fills, texts)
     tells = any(launch.resolved is not None for launch in fills)
     why = "only a start that filled caches" if tells else f"and the start to fill caches {_why_nothing(fills)}"
-    return {"launches": 0, "reason": f"{NONE_MEASURED}, {why}"}
+    return _switches(fills, texts) | {"launches": 0, "reason": f"{NONE_MEASURED}, {why}"}
 
 
 def _why_nothing(launches: Sequence[LaunchRecord]) -> str:

@@ -60,10 +60,9 @@ def _say_larger_part(case: Case) -> list[str]:
     ours, theirs = graphs.effect_percent, neither[0].effect_percent
     if ours is None or theirs is None or ours.high is None or theirs.low is None or ours.high >= theirs.low:
         return []
-    tail = preliminary(theirs.n, neither[0].pairing.unit) if neither[0].preliminary else ""
     return [
         f"With graphs alone a token takes {number(ours.point)} percent more than with both, with neither "
-        f"({neither[0].level}) {number(theirs.point)} percent{tail}."
+        f"({neither[0].level}) {number(theirs.point)} percent{preliminary(theirs.n, neither[0].pairing.unit)}."
     ]
 
 

@@ -127,7 +127,7 @@ def widen_percents(axes: Axes, along: Literal["x", "y"], percents: Iterable[floa
     scale, axis = (axes.set_xscale, axes.xaxis) if along == "x" else (axes.set_yscale, axes.yaxis)
     scale("symlog", linthresh=inner, linscale=1.0)
     axis.set_ticks([*(-tick for tick in reversed(_powers(inner, -low))), -inner, 0.0, inner, *_powers(inner, high)])
-    axis.set_major_formatter(lambda value, _place: f"{value:g}".replace("-", "\N{MINUS SIGN}"))
+    axis.set_major_formatter("{x:g}")
     axis.set_minor_locator(NullLocator())
     return True
 
